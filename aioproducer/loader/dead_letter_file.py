@@ -61,6 +61,8 @@ class DeadLetterFile:
             self.size: int = self._file.tell() if self.can_go_back else 0
             if keep_bytes is not None and keep_bytes < self.size:
                 self.go_back(keep_bytes)
+            if self.size and not _ends_with_line(self.path):  # a load was killed while it wrote
+                self.size += self._file.write(b"\n")
 
     def _refuse_others(
         self, entry: Mapping[str, object] | None, is_input: Callable[[str], bool] | None
@@ -194,3 +196,10 @@ def _first_entry(path: Path, opened: os.stat_result) -> Mapping[str, object] | N
             return None
     known = isinstance(entry, dict) and {*Position._fields, "stage", "reason"} <= entry.keys()
     return entry if known else None
+
+
+def _ends_with_line(path: Path) -> bool:
+    """Return whether the last byte of a file ends a line."""
+    with path.open("rb") as file:
+        file.seek(-1, os.SEEK_END)
+        return file.read() == b"\n"

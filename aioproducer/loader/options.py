@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Protocol
 
 from aioproducer._checks.callables import refuse_coroutine_function
+from aioproducer._util.paths import real_path
 from aioproducer.errors import ConfigError
 from aioproducer.loader.mapping import RecordMapping
 from aioproducer.loader.progress import Progress
@@ -120,4 +121,4 @@ def _is_same(one: Path, other: Path) -> bool:
             return os.path.samestat(one.stat(), os.fstat(0)) and one.is_file()
         return one.samefile(other) and one.is_file()
     except OSError:  # one of them does not exist yet
-        return os.path.realpath(one) == os.path.realpath(other)
+        return real_path(str(one)) == real_path(str(other))

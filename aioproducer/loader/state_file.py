@@ -11,6 +11,7 @@ import os
 import secrets
 import stat
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -36,7 +37,8 @@ def write_state(path: str | os.PathLike[str], content: Mapping[str, Any]) -> Non
             os.fsync(file.fileno())
         beside.replace(target)
     except OSError as error:
-        beside.unlink(missing_ok=True)
+        with suppress(OSError):
+            beside.unlink()
         raise StateError(f"cannot write the state file {target}: {error.strerror}") from error
 
 

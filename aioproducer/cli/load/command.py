@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping, Sequence
 from functools import partial
 from hashlib import sha256
@@ -10,6 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
+from aioproducer._util.paths import real_path
 from aioproducer.cli import options
 from aioproducer.cli.console import say
 from aioproducer.cli.groups import grouped
@@ -119,7 +119,7 @@ def transactional(config: ProducerConfig, files: Sequence[str], topic: str) -> P
     """
     if config.transactional_id is not None:
         return config
-    names = (file if is_remote(file) else os.path.realpath(file) for file in files)
+    names = (file if is_remote(file) else real_path(file) for file in files)
     what = "\n".join([topic, *names])
     digest = sha256(what.encode("utf-8", "surrogateescape")).hexdigest()[:16]
     # Asked for by name, so that the error says which option excludes it.

@@ -11,6 +11,7 @@ import secrets
 import stat
 from collections import deque
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -195,7 +196,8 @@ def _replace(path: Path, content: bytes) -> None:
             file.write(content)
         beside.replace(path)
     except OSError as error:
-        beside.unlink(missing_ok=True)
+        with suppress(OSError):
+            beside.unlink()
         raise FileError(f"cannot write the histogram {path}: {error.strerror}") from error
 
 

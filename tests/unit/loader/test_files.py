@@ -54,6 +54,31 @@ def test_new_load_empties_the_file_and_a_resumed_one_keeps_its_part(tmp_path: Pa
     assert path.read_bytes() == b""
 
 
+def test_lines_are_appended_after_the_end_of_one_that_a_killed_load_left_torn(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "dead.ndjson"
+    dead = DeadLetterFile(path)
+    dead.write(WHERE, "row", "first", b"")
+    dead.write(WHERE, "row", "torn", b"")
+    dead.close()
+    os.truncate(path, dead.size - 5)
+    later = DeadLetterFile(path, keep_bytes=None)
+    later.write(WHERE, "row", "later", b"")
+    later.close()
+    first, torn, last = path.read_bytes().splitlines()
+    assert [json.loads(line)["reason"] for line in (first, last)] == ["first", "later"]
+    assert torn.startswith(b'{"file": "f.csv"')
+    assert later.size == path.stat().st_size
+
+
+def test_a_state_file_whose_name_is_too_long_for_the_one_beside_it_is_refused(
+    tmp_path: Path,
+) -> None:
+    with pytest.raises(StateError, match="cannot write the state file"):
+        write_state(tmp_path / ("s" * 250), {})
+
+
 def test_a_file_with_rows_of_another_input_is_left_as_it_is(tmp_path: Path) -> None:
     path = tmp_path / "dead.ndjson"
     dead = DeadLetterFile(path)

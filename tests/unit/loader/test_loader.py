@@ -723,6 +723,20 @@ async def test_a_state_file_that_cannot_be_written_is_found_before_anything_is_s
     assert producer.sent == []
 
 
+@pytest.mark.skipif(os.name == "nt", reason="a working directory cannot be removed there")
+async def test_a_load_in_a_removed_directory_names_the_file_that_it_cannot_write(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source, folder = lines_file(tmp_path, 3), tmp_path / "folder"
+    folder.mkdir()
+    monkeypatch.chdir(folder)
+    folder.rmdir()
+    producer, options = FakeProducer(), LoadOptions(KEYED, state="state", dead_letter="letters")
+    with pytest.raises(DeadLetterError, match="cannot write the dead-letter file letters"):
+        await Loader(producer, source, "t", options).run()
+    assert producer.sent == []
+
+
 def test_rows_for_a_missing_topic_are_counted_as_failed_after_a_short_wait(tmp_path: Path) -> None:
     producer = WithoutTopic(after_s=60)
     options = LoadOptions(KEYED, topic_timeout_s=10)

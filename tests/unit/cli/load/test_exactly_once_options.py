@@ -48,6 +48,17 @@ def test_an_input_that_cannot_be_read_again_is_refused(
         assert "read again" in capsys.readouterr().err
 
 
+@pytest.mark.skipif(os.name == "nt", reason="a working directory cannot be removed there")
+def test_an_input_of_a_removed_directory_is_missing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    monkeypatch.chdir(folder)
+    folder.rmdir()
+    assert main(["load", "a.csv", "--topic", "t", "--exactly-once"]) == ExitCode.INPUT
+
+
 def test_the_same_files_into_the_same_topic_are_the_same_load(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -208,5 +208,6 @@ def test_a_picture_is_drawn_of_any_latencies(tmp_path: Path) -> None:
         check_picture(path)
         draw_picture(path, PLAN, latencies, dict(percentiles_ms(latencies)))
         assert path.read_bytes().startswith(b"\x89PNG")
-    with pytest.raises(FileError, match="cannot write the histogram"):
-        draw_picture(tmp_path, PLAN, [0.001], {})
+    for place in (tmp_path, path / "below", tmp_path / ("x" * 250)):
+        with pytest.raises(FileError, match="cannot write the histogram"):
+            draw_picture(place, PLAN, [0.001], {})
