@@ -8,8 +8,8 @@ The first line on standard output, printed once every broker serves, is
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
-from contextlib import AbstractAsyncContextManager, AsyncExitStack
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
 from typing import Annotated, Optional, Protocol
@@ -23,9 +23,9 @@ from aioproducer.cli.console import print_json, say, write_line
 from aioproducer.cli.exit_codes import ExitCode
 from aioproducer.cli.groups import grouped
 from aioproducer.cli.interrupts import Interrupts, run_command
-from aioproducer.errors import ConfigError
+from aioproducer.errors import ConfigError, error_from_code
 from aioproducer.testing.admin import create_topic
-from aioproducer.testing.broker import TopicSpec
+from aioproducer.testing.broker import RefusedError, TopicSpec
 from aioproducer.testing.embedded import EmbeddedCluster
 
 _ENGINES = ("embedded", "kafka")
@@ -91,14 +91,14 @@ class EngineOptions:
         ),
     ] = None
 
-    def maker(self) -> tuple[_Engine, str]:
-        """Return the function that makes the cluster, and the cluster's description."""
+    def maker(self, topics: Mapping[str, TopicSpec]) -> tuple[_Engine, str]:
+        """Return the function that makes the cluster with topics, and the cluster's description."""
         if self.engine not in _ENGINES:
             raise ConfigError(f"--engine is {' or '.join(_ENGINES)}, not {self.engine!r}")
         if self.engine == "kafka":
             if self.port:
                 raise ConfigError("--port is for the embedded engine; real brokers take free ports")
-            return partial(_real_brokers, self.brokers, self.kafka_version), "Kafka"
+            return partial(_real_brokers, self.brokers, self.kafka_version, topics), "Kafka"
         first = _DEFAULT_PORT if self.port is None else self.port
         if first and first + self.brokers - 1 > _LAST_PORT:
             raise ConfigError(
@@ -107,7 +107,7 @@ class EngineOptions:
             )
         ports = [first + index if first else 0 for index in range(self.brokers)]
         where = f"brokers at {self.host}, ports {ports[0]}-{ports[-1]}"
-        return partial(EmbeddedCluster, self.brokers, self.host, ports), where
+        return partial(_embedded, self.brokers, self.host, ports, topics), where
 
 
 @grouped
@@ -131,20 +131,20 @@ def cluster(
     The first line of output, printed once every broker serves, names the bootstrap servers.
     """
     topics = dict(_topic(text) for text in topic or ())
-    make, where = given.maker()
+    make, where = given.maker(topics)
     if not is_this_machine(given.host.strip("[]")):
         say(
             f"warning: brokers at {printable(given.host)} serve every client that reaches this "
             "machine, and show it all records: there is neither TLS nor authentication",
             style="yellow",
         )
-    return run_command(partial(_serve, make, where, topics, as_json=as_json))
+    return run_command(partial(_serve, make, where, list(topics), as_json=as_json))
 
 
 async def _serve(
     make: _Engine,
     where: str,
-    topics: Mapping[str, TopicSpec],
+    topics: Sequence[str],
     interrupts: Interrupts,
     *,
     as_json: bool,
@@ -158,12 +158,8 @@ async def _serve(
             return ExitCode.UNREACHABLE
         interrupts.on_stop(ended.set, message="the cluster; its data goes with it")
         servers = running.bootstrap_servers
-        for name, spec in topics.items():
-            await create_topic(
-                servers, name, spec.partitions, spec.replication_factor, spec.configs
-            )
         if as_json:
-            print_json({"event": "ready", "bootstrap_servers": servers, "topics": list(topics)})
+            print_json({"event": "ready", "bootstrap_servers": servers, "topics": topics})
         else:
             write_line(f"bootstrap servers: {servers}")
         say("ready; Ctrl-C ends it")
@@ -172,12 +168,33 @@ async def _serve(
     return ExitCode.OK
 
 
-def _real_brokers(brokers: int, version: str | None) -> AbstractAsyncContextManager[_Running]:
+def _embedded(
+    brokers: int, host: str, ports: Sequence[int], topics: Mapping[str, TopicSpec]
+) -> EmbeddedCluster:
+    """Make the cluster with its topics: a client that waits for its ports would create them."""
+    cluster = EmbeddedCluster(brokers, host, ports)
+    for name, spec in topics.items():
+        try:
+            cluster.create_topic(name, spec)
+        except RefusedError as refusal:
+            raise error_from_code(refusal.code, refusal.message, topic=name) from refusal
+    return cluster
+
+
+@asynccontextmanager
+async def _real_brokers(
+    brokers: int, version: str | None, topics: Mapping[str, TopicSpec]
+) -> AsyncIterator[_Running]:
     from aioproducer.testing.kafka import KafkaCluster
     from aioproducer.testing.kafka.release import DEFAULT_VERSION
 
     say("starting Kafka; the first time its jars are fetched")
-    return KafkaCluster(version or DEFAULT_VERSION, brokers)
+    async with KafkaCluster(version or DEFAULT_VERSION, brokers) as cluster:
+        for name, spec in topics.items():
+            await create_topic(
+                cluster.bootstrap_servers, name, spec.partitions, spec.replication_factor
+            )
+        yield cluster
 
 
 def _topic(text: str) -> tuple[str, TopicSpec]:
