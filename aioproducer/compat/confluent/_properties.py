@@ -49,6 +49,24 @@ _UNSET_IF_EMPTY: Final = frozenset(
 )
 """Properties of which librdkafka takes an empty text for none."""
 
+_TOPIC: Final = "topic."
+_OF_TOPICS: Final = frozenset(
+    [
+        "acks",
+        "compression.codec",
+        "compression.level",
+        "compression.type",
+        "delivery.timeout.ms",
+        "message.timeout.ms",
+        "partitioner",
+        "produce.offset.report",
+        "queuing.strategy",
+        "request.required.acks",
+        "request.timeout.ms",
+    ]
+)
+"""Properties that librdkafka also takes with the prefix `topic.`."""
+
 _FNV1A: Final = ("fnv1a", "fnv1a_random")
 _WORDS: Final = ("acks", "compression_type")
 _UNLIMITED: Final = 2**31 - 1
@@ -63,7 +81,9 @@ def as_ours(given: Mapping[Any, Any]) -> dict[str, Any]:
     """
     read: dict[str, Any] = {}
     by_option: dict[str, Any] = {}
-    for name, value in given.items():
+    for full_name, value in given.items():
+        short = str(full_name).removeprefix(_TOPIC)
+        name: Any = short if short in _OF_TOPICS else full_name
         if value == "" and name in _UNSET_IF_EMPTY:
             continue
         row = option_set_by(name, ROWS) if isinstance(name, str) else None

@@ -13,12 +13,13 @@ import threading
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from aioproducer._util import log
 from aioproducer._util.clock import Deadline, SystemClock
 from aioproducer.compat.confluent import errors
-from aioproducer.compat.confluent._translation import reported
+from aioproducer.compat.confluent._translation import reported, translated
 from aioproducer.compat.confluent.message import (
     TIMESTAMP_CREATE_TIME,
     TIMESTAMP_LOG_APPEND_TIME,
@@ -119,6 +120,7 @@ class Reports:
         self.groups: dict[ProducerBatch, Group] = {}
         self._log = log.RateLimitedLog(_log)
         self.silent: int = 0
+        self._has_ended = False
         self._lock = threading.RLock()  # a signal handler may produce as well
         self._waiting: list[threading.Lock] = []
 
@@ -259,6 +261,7 @@ class Reports:
 
     def failed(self, record: Record, error: OwnError) -> None:
         """Report a record that no producer has."""
+        self._on_failure(error)
         if record.on_delivery is None:
             self._log.warning(
                 SystemClock.monotonic(),
@@ -280,8 +283,18 @@ class Reports:
         if self.groups.pop(key.batch, None) is not None:
             self._report(key)
 
+    def _on_failure(self, error: OwnError) -> None:
+        """Have the next `serve()` raise a fatal error, once, as librdkafka does."""
+        given = translated(error)
+        if given.fatal() and not self._has_ended:
+            self._has_ended = True
+            self.add(partial(_raise, given))
+
     def _report(self, group: Group) -> None:
         group.at = SystemClock.monotonic()
+        outcome = group.batch.outcome
+        if outcome is not None and outcome.error is not None:
+            self._on_failure(outcome.error)
         if group.pairs:
             self.add(group)
         if group.silent:
@@ -294,6 +307,10 @@ class Reports:
             self.bytes -= size
             self.silent += count
         self.wake()
+
+
+def _raise(error: errors.KafkaError) -> None:
+    raise errors.shared_class(errors.KafkaException)(error)
 
 
 def call(report: Callable[[], object] | Failure) -> None:

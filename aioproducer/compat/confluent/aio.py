@@ -34,6 +34,7 @@ from aioproducer.compat.confluent._translation import translated, translating
 from aioproducer.compat.confluent.errors import KafkaError
 from aioproducer.compat.confluent.message import Message
 from aioproducer.compat.confluent.producer import first_given, in_time, limit_of, record_of
+from aioproducer.errors import KafkaError as OwnError
 
 __all__ = ["AIOProducer"]
 
@@ -408,6 +409,9 @@ class _Outcomes(Reports):
         self.unseen: int = 0
         self._next: asyncio.Future[None] | None = None
         self._emptied: asyncio.Future[None] | None = None
+
+    def _on_failure(self, error: OwnError) -> None:
+        """Do nothing: each record's future has its error."""
 
     def add(self, report: Report) -> None:
         """Call the report at once."""

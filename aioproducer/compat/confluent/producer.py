@@ -228,7 +228,8 @@ class Producer:
 
         Raises:
             Exception: What a callback raised; the others are called next time.
-            KafkaException: The producer is another process's: this one was forked from it.
+            KafkaException: A fatal error, once. Or the producer is another process's: this one was
+                forked from it.
             RuntimeError: The producer is closed.
         """
         if (
@@ -258,6 +259,7 @@ class Producer:
 
         Raises:
             Exception: What the first callback raised that did; the others have been called.
+            KafkaException: A fatal error, once.
             RuntimeError: The producer is closed.
         """
         self._own_check_open()

@@ -40,6 +40,45 @@ def code_of(raised: pytest.ExceptionInfo[Any]) -> str:
     return str(raised.value.args[0].name())
 
 
+# -- fatal errors ----------------------------------------------------------------------------------
+
+
+def fenced(client: Any, name: str, servers: str) -> Any:
+    """Return a producer that a newer one has fenced, with a record in its queue."""
+    options = {"bootstrap.servers": servers, "transactional.id": name, "log_level": 0}
+    old, new = client.Producer(options), client.Producer(options)
+    old.init_transactions(WAIT_S)
+    old.begin_transaction()
+    old.produce("t", "v")
+    old.poll(0.1)
+    new.init_transactions(WAIT_S)
+    old.produce("t", "v")
+    return old
+
+
+@CLIENTS
+def test_poll_raises_a_fatal_error_once(client: Any, cluster: ThreadedCluster) -> None:
+    old = fenced(client, f"polls {client.__name__}", cluster.bootstrap_servers)
+    raised, ends = [], time.monotonic() + WAIT_S
+    while not raised and time.monotonic() < ends:
+        try:
+            old.poll(0.1)
+        except confluent_kafka.KafkaException as error:
+            raised.append(error.args[0])
+    assert [(error.name(), error.fatal()) for error in raised] == [("_FENCED", True)]
+    for _ in range(3):
+        old.poll(0.01)
+
+
+def test_flush_raises_a_fatal_error_after_the_callbacks(cluster: ThreadedCluster) -> None:
+    old = fenced(confluent, "flushes", cluster.bootstrap_servers)
+    seen = []
+    old.produce("t", "v", on_delivery=lambda error, _: seen.append(error.fatal()))
+    with pytest.raises(confluent_kafka.KafkaException) as raised:
+        old.flush(WAIT_S)
+    assert (code_of(raised), seen, old.flush(WAIT_S)) == ("_FENCED", [True], 0)
+
+
 # -- transactions out of order ---------------------------------------------------------------------
 
 LATER = {

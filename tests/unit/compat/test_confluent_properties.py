@@ -40,6 +40,8 @@ CLIENTS = pytest.mark.parametrize("client", [confluent_kafka, confluent], ids=["
         {"metadata.broker.list": "127.0.0.1:2"},
         {"queue.buffering.max.messages": 0},
         {"queue.buffering.max.ms": "0.5"},
+        {"topic.acks": 1},
+        {"topic.message.timeout.ms": 5},
     ],
     ids=str,
 )
@@ -59,6 +61,8 @@ def test_properties_of_confluent_kafka_are_taken(client: Any, given: dict[str, A
         {"security.protocol": "ssl", "ssl.ca.location": "/nowhere/ca.pem"},
         {"statistics.interval.ms": "often"},
         {"statistics.interval.ms": None},
+        {"topic.acks": 1, "enable.idempotence": True},
+        {"topic.client.id": "c"},
     ],
     ids=str,
 )
@@ -80,6 +84,11 @@ def test_old_name_of_the_servers_does_not_mean_kafka_0_8(
     assert config.producer_type == "async"
     assert config.linger_ms == more.get("queue.buffering.max.ms", 5)
     assert not caplog.records
+
+
+def test_option_with_the_prefix_of_a_topic_is_read() -> None:
+    config = settings_of(NOWHERE | {"topic.acks": 1, "topic.message.timeout.ms": 5000}).config
+    assert (config.acks, config.delivery_timeout_ms) == (1, 5000)
 
 
 def test_last_name_of_the_servers_counts() -> None:
