@@ -29,6 +29,11 @@ LoopScope = Literal["function", "class", "module", "session"]
 _BACKEND = pytest.StashKey[KafkaBackend]()
 _LOOP_VARIABLE = "AIOPRODUCER_TEST_LOOP"
 
+# The user's own options, such as AIOPRODUCER_BOOTSTRAP_SERVERS, must not reach the tests.
+for _name in [each for each in os.environ if each.startswith("AIOPRODUCER_")]:
+    if not _name.startswith(("AIOPRODUCER_IMPL", "AIOPRODUCER_TEST_")):
+        del os.environ[_name]
+
 hypothesis.settings.register_profile("dev", max_examples=50, deadline=None)
 hypothesis.settings.register_profile(
     "ci", max_examples=200, deadline=None, derandomize=True, print_blob=True

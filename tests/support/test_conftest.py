@@ -92,6 +92,22 @@ async def test_sample():
     assert answer.returncode == 0, answer.stdout
 
 
+def test_options_of_the_environment_do_not_reach_tests(tmp_path: Path) -> None:
+    answer = run_pytest(
+        tmp_path,
+        """
+def test_sample():
+    import os
+    assert "AIOPRODUCER_TEST_PROFILE" in os.environ
+    assert not {"AIOPRODUCER_BOOTSTRAP_SERVERS", "AIOPRODUCER_ALLOW"} & set(os.environ)
+""",
+        AIOPRODUCER_BOOTSTRAP_SERVERS="127.0.0.1:1",
+        AIOPRODUCER_ALLOW="env",
+        AIOPRODUCER_TEST_PROFILE="dev",
+    )
+    assert answer.returncode == 0, answer.stdout
+
+
 def test_an_unknown_event_loop_is_refused(tmp_path: Path) -> None:
     answer = run_pytest(tmp_path, "def test_sample(): pass", AIOPRODUCER_TEST_LOOP="twisted")
     assert answer.returncode == 4
