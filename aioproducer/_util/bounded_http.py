@@ -107,10 +107,17 @@ def retry_after(headers: Mapping[str, str]) -> float:
     given = headers.get("Retry-After", "")[:_LONGEST_REASON]
     if given.isascii() and given.isdigit():
         return float(given)
-    try:
-        return max(0.0, parsedate_to_datetime(given).timestamp() - time.time())
-    except (OverflowError, TypeError, ValueError):
+    until, now = _time_of(given), _time_of(headers.get("Date", "")[:_LONGEST_REASON])
+    if until is None:
         return 0.0
+    return max(0.0, until - (time.time() if now is None else now))  # by the server's clock
+
+
+def _time_of(date: str) -> float | None:
+    try:
+        return parsedate_to_datetime(date).timestamp()
+    except (OverflowError, TypeError, ValueError):
+        return None
 
 
 @cache

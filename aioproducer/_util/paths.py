@@ -33,6 +33,15 @@ def _holds(question: Callable[[Path], bool], name: str | os.PathLike[str]) -> bo
         return False
 
 
+def version_of(name: str | os.PathLike[str]) -> tuple[int, int, int] | None:
+    """Return what changes with the content of a file; None of one that cannot be found."""
+    try:
+        found = Path(name).stat()
+    except (OSError, ValueError):
+        return None
+    return found.st_mtime_ns, found.st_size, found.st_ino
+
+
 def real_path(name: str) -> str:
     """Return the path of a file without links; of what names none, the name."""
     try:

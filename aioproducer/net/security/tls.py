@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Final
 
 from aioproducer._util import log
+from aioproducer._util.paths import version_of
 from aioproducer._util.secrets import Unpicklable, hides_arguments
 from aioproducer._util.threads import in_thread
 from aioproducer.errors import ConfigError
@@ -37,8 +38,6 @@ _VERSIONS: Final = {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVersion
 _SUITES_13: Final = frozenset(
     {"TLS_AES_128_GCM_SHA256", "TLS_AES_256_GCM_SHA384", "TLS_CHACHA20_POLY1305_SHA256"}
 )
-
-_Fingerprint = tuple[tuple[int, int, int] | None, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,14 +81,14 @@ class TlsContexts:
 
     def __init__(self, settings: TlsSettings) -> None:
         self._settings = settings
-        self._seen = _fingerprint(settings.files)
+        self._seen = tuple(map(version_of, settings.files))
         self._context = make_context(settings)
         self._lock = asyncio.Lock()
 
     async def current(self) -> ssl.SSLContext:
         """Return the context for the next connection."""
         async with self._lock:
-            seen = _fingerprint(self._settings.files)
+            seen = tuple(map(version_of, self._settings.files))
             if seen != self._seen:
                 await self._reload()
                 self._seen = seen  # only now: the connection's time may have ended before
@@ -123,17 +122,6 @@ def make_context(settings: TlsSettings) -> ssl.SSLContext:
     _load_trust(context, settings)
     _load_identity(context, settings)
     return context
-
-
-def _fingerprint(files: tuple[str, ...]) -> _Fingerprint:
-    def of(path: str) -> tuple[int, int, int] | None:
-        try:
-            found = Path(path).stat()
-        except OSError:
-            return None
-        return found.st_mtime_ns, found.st_size, found.st_ino
-
-    return tuple(map(of, files))
 
 
 # -- trust ---------------------------------------------------------------------------------------

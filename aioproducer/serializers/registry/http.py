@@ -35,6 +35,7 @@ from aioproducer._util.bounded_http import (
 )
 from aioproducer._util.bounded_json import JsonLimitError, decoded_json
 from aioproducer._util.hosts import is_exposed
+from aioproducer._util.paths import version_of
 from aioproducer._util.printable import printable, repr_of
 from aioproducer._util.secrets import (
     Unpicklable,
@@ -154,6 +155,8 @@ class RegistryConnection:
         self._first = 0
         self._warn_of_exposure()
         self._client: httpx.AsyncClient | None = None
+        self._own_context: ssl.SSLContext | None = None
+        self._authorities: object = None
 
     def _warn_of_exposure(self) -> None:
         settings = self._settings
@@ -263,16 +266,20 @@ class RegistryConnection:
         return status, answer, received
 
     async def _open(self) -> httpx.AsyncClient:
-        if self._client is not None:
-            return self._client
-        settings = self._settings
-        verify: ssl.SSLContext | bool = settings.ssl_context or False
+        settings, seen = self._settings, _authorities()
+        if (client := self._client) is not None:
+            if self._own_context is not None and self._authorities != seen:
+                self._authorities = seen
+                await in_thread(self._own_context.load_default_certs)
+            return client
+        own: ssl.SSLContext | None = None
         if settings.ssl_context is None and any(url.startswith("https:") for url in settings.urls):
             # The system's authorities, read off the loop.
-            verify = await in_thread(ssl.create_default_context)
+            own = await in_thread(ssl.create_default_context)
         if self._client is None:  # still, after the wait
+            self._own_context, self._authorities = own, seen
             self._client = self._httpx.AsyncClient(
-                verify=verify,
+                verify=settings.ssl_context or own or False,
                 timeout=settings.request_timeout,
                 transport=self._transport,
                 trust_env=False,
@@ -307,6 +314,11 @@ class RegistryConnection:
             pair = ":".join(login).encode()
             headers["Authorization"] = f"Basic {base64.b64encode(pair).decode('ascii')}"
         return headers
+
+
+def _authorities() -> object:
+    """Return what changes with the system's file of authorities, or `SSL_CERT_FILE`."""
+    return version_of(ssl.get_default_verify_paths().cafile or "")
 
 
 def _secrets_in(headers: Mapping[str, str], login: Login | None) -> list[str]:

@@ -18,8 +18,10 @@ ANSWER = b'{"schema": "\\"string\\""}'
 
 
 @asynccontextmanager
-async def registry_of(host: str, authority: Authority, directory: Path) -> AsyncIterator[str]:
-    """A server for `host` that wants a client's certificate and answers anything with a schema."""
+async def registry_of(
+    host: str, authority: Authority, directory: Path, *, mutual: bool = True
+) -> AsyncIterator[str]:
+    """A server for `host` that answers anything with a schema; `mutual` wants a certificate."""
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.readuntil(b"\r\n\r\n")
@@ -31,7 +33,7 @@ async def registry_of(host: str, authority: Authority, directory: Path) -> Async
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(authority.issue("registry", host).pem_file(directory / "server.pem"))
     context.load_verify_locations(cadata=authority.pem)
-    context.verify_mode = ssl.CERT_REQUIRED
+    context.verify_mode = ssl.CERT_REQUIRED if mutual else ssl.CERT_NONE
     async with await asyncio.start_server(serve, "127.0.0.1", 0, ssl=context) as server:
         yield f"https://127.0.0.1:{server.sockets[0].getsockname()[1]}"
 
@@ -52,6 +54,22 @@ async def test_certificates_are_verified_both_ways(tmp_path: Path) -> None:
             async with SchemaRegistry(url, ssl_context=other, retries=0) as registry:
                 with pytest.raises(SchemaRegistryError, match="CERTIFICATE_VERIFY_FAILED"):
                     await registry.schema(1)
+
+
+async def test_the_systems_authorities_are_read_again_when_they_change(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    system, authority = tmp_path / "system.pem", Authority()
+    system.write_text(Authority("Another CA").pem)
+    monkeypatch.setenv("SSL_CERT_FILE", str(system))
+    async with (
+        registry_of("127.0.0.1", authority, tmp_path, mutual=False) as url,
+        SchemaRegistry(url, retries=0) as registry,
+    ):
+        with pytest.raises(SchemaRegistryError, match="CERTIFICATE_VERIFY_FAILED"):
+            await registry.schema(1)
+        system.write_text(system.read_text() + authority.pem)
+        assert await registry.schema(1) == Schema('"string"')
 
 
 async def test_no_proxy_is_taken_from_the_environment(

@@ -131,6 +131,12 @@ def test_retry_after_is_read_as_a_date() -> None:
     assert retry_after({"Retry-After": "Fri, 31 Dec 99999 23:59:59 GMT"}) == 0
 
 
+@pytest.mark.parametrize(("until", "seconds"), [("00:00:07", 7), ("00:00:00", 0)])
+def test_the_date_of_retry_after_is_by_the_servers_clock(until: str, seconds: float) -> None:
+    headers = {"Date": "Sat, 01 Jan 2000 00:00:00 GMT"}
+    assert retry_after(headers | {"Retry-After": f"Sat, 01 Jan 2000 {until} GMT"}) == seconds
+
+
 @pytest.mark.parametrize("zone", ["%25eth0", "%eth0"])
 async def test_the_zone_of_an_ipv6_address_is_for_this_machine_alone(zone: str) -> None:
     seen: list[httpx.Request] = []

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from aioproducer._util.paths import version_of
 from aioproducer._util.threads import in_thread
 from aioproducer.errors import AuthenticationError, ConfigError, KafkaConnectionError
 from aioproducer.net.security.sasl import UnansweredToken
@@ -108,11 +109,7 @@ def _cache_of(keytab: str, principal: str | None) -> str:
     The user's cache may have tickets of another principal. Caches in memory outlive this object, so
     the name must not be that of another keytab's cache.
     """
-    try:
-        found = Path(keytab.removeprefix("FILE:")).stat()
-        version = (found.st_mtime_ns, found.st_size, found.st_ino)
-    except (OSError, ValueError):
-        version = (0, 0, 0)  # the library says what is wrong
+    version = version_of(keytab.removeprefix("FILE:"))  # of none, the library says what is wrong
     identity = repr((Path(keytab).absolute(), principal, version))
     return f"MEMORY:aioproducer-{hashlib.sha256(identity.encode()).hexdigest()}"
 
