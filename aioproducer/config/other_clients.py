@@ -138,7 +138,7 @@ _NAMES_WITHOUT_EFFECT: Final = {
         internal.auto.downgrade.txn.commit internal.termination.signal message.copy.max.bytes
         metric_group_prefix metrics_enabled produce.offset.report
         queue.buffering.backpressure.threshold receive.message.max.bytes
-        reconnect.backoff.jitter.ms selector socket.blocking.max.ms socket.max.fails
+        reconnect.backoff.jitter.ms selector send_backoff_ms socket.blocking.max.ms socket.max.fails
         sticky.partitioning.linger.ms topic.metadata.refresh.fast.cnt
         topic.metadata.refresh.fast.interval.ms topic.metadata.refresh.sparse
     """,

@@ -53,7 +53,7 @@ def read(properties: Mapping[str, Any], *, as_text: bool = True) -> dict[str, An
 # -- the table is complete -----------------------------------------------------------------------
 
 PUBLISHED = {
-    "aiokafka": 49,
+    "aiokafka": 50,
     "confluent_kafka": 17,
     "confluent_serializers": 114,
     "java_admin": 91,
