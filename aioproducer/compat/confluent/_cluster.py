@@ -141,13 +141,18 @@ def cluster_of(answer: MetadataResponse, cluster_id: str | None, asked: int) -> 
 
 
 @contextmanager
-def asking(what: str, code: int) -> Iterator[None]:
-    """Raise the end of the time for the block as confluent-kafka does; `what` fails then."""
+def asking(what: str, code: int) -> Iterator[list[int]]:
+    """Raise the end of the time for the block as confluent-kafka does; `what` fails then.
+
+    The block gets a list for the brokers that are asked: after one, the code is `_TIMED_OUT`.
+    """
+    asked: list[int] = []
     try:
-        yield
+        yield asked
     except errors.KafkaException as error:
         if error.args[0].code() != errors.KafkaError._TIMED_OUT:
             raise
+        code = errors.KafkaError._TIMED_OUT if asked else code
         raise errors.exception(code, f"{what}: {errors.text_of(code)}") from error.__cause__
 
 

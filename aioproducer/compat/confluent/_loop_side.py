@@ -183,8 +183,8 @@ class LoopSide:
         self.lost = None
         await asyncio.sleep(0)  # callbacks of its records
 
-    async def list_topics(self, topic: str | None) -> ClusterMetadata:
-        """Ask a broker for one topic, or for all."""
+    async def list_topics(self, topic: str | None, asked: list[int]) -> ClusterMetadata:
+        """Ask a broker for one topic, or for all; `asked` gets the broker's id."""
         await self._started.wait()
         if self.producer is None:
             raise ProducerClosedError("the producer is closed")
@@ -197,6 +197,7 @@ class LoopSide:
             now = loop.time()
             node = engine.client.least_loaded_node(now)
             if node is not None and engine.client.can_ask(node, now):
+                asked.append(node)
                 answer = await engine.client.send(
                     node, request, timeout_s=self._config.request_timeout_ms / 1000, now=now
                 )

@@ -246,8 +246,9 @@ class AIOProducer:
         """See `Producer.list_topics`."""
         self._own_check_open("Handle")
         check_topic_asked_for(topic)
-        with asking("Failed to get metadata", KafkaError._TRANSPORT), translating():
-            return await in_time(partial(self._own_loop_side.list_topics, topic), limit_of(timeout))
+        with asking("Failed to get metadata", KafkaError._TRANSPORT) as asked, translating():
+            work = partial(self._own_loop_side.list_topics, topic, asked)
+            return await in_time(work, limit_of(timeout))
 
     async def cluster_id(self, timeout: float = -1) -> str:
         """See `Producer.cluster_id`."""

@@ -290,14 +290,16 @@ class Producer:
             timeout: Seconds; negative waits without a limit.
 
         Raises:
-            KafkaException: `_TRANSPORT`: no broker has answered in time.
+            KafkaException: `_TRANSPORT`: no broker was connected in time; `_TIMED_OUT`: none has
+                answered.
             RuntimeError: The producer is closed.
             TypeError: An argument has a type that cannot be used.
         """
         self._own_check_open("Handle")
         check_topic_asked_for(topic)
-        with asking("Failed to get metadata", KafkaError._TRANSPORT):
-            return self._own_wait_for(partial(self._own_loop_side.list_topics, topic), timeout)
+        with asking("Failed to get metadata", KafkaError._TRANSPORT) as asked:
+            work = partial(self._own_loop_side.list_topics, topic, asked)
+            return self._own_wait_for(work, timeout)
 
     def cluster_id(self, timeout: float = -1) -> str:
         """Return the id of the cluster.

@@ -265,6 +265,20 @@ def test_questions_about_a_cluster_that_does_not_answer_end_in_time(client: Any)
     assert code_of(raised) == "_TIMED_OUT"
 
 
+@CLIENTS
+def test_a_broker_that_is_asked_and_does_not_answer_is_a_timeout(client: Any) -> None:
+    with ThreadedCluster(brokers=1, topics={"t": 1}) as cluster:
+        producer = client.Producer({"bootstrap.servers": cluster.bootstrap_servers, "log_level": 0})
+        producer.produce("t", "v")
+        assert producer.flush(WAIT_S) == 0
+        cluster.freeze_broker(1)
+        with pytest.raises(confluent_kafka.KafkaException, match="Failed to get") as raised:
+            producer.list_topics(timeout=0.2)
+        assert code_of(raised) == "_TIMED_OUT"
+        cluster.thaw_broker(1)
+        producer.close()
+
+
 async def test_asyncio_producer_describes_the_cluster(cluster: ThreadedCluster) -> None:
     from aioproducer.compat.confluent.aio import AIOProducer
 
