@@ -238,6 +238,8 @@ class ProducerOptions(TypedDict, total=False):
     """The longest wait before a login is tried again, in ms."""
     sasl_oauthbearer_token_endpoint_url: str | None
     """Where tokens are fetched."""
+    https_ca_location: str | None
+    """The file of the authorities of the token endpoint; the system's when left out."""
     sasl_oauthbearer_scope: str | None
     """The scope a token is asked for."""
     sasl_oauthbearer_client_credentials_client_id: str | None

@@ -225,9 +225,9 @@ _REFUSED: Final[dict[str, Refused]] = {
     "ssl.providers ssl.sigalgs.list": Refused(
         "Python's ssl module is what connections use", _OWN_CONTEXT
     ),
-    "https.ca.location https.ca.pem": Refused(
-        "token endpoints are verified by the system's certificates",
-        "name a file of certificates in the environment variable SSL_CERT_FILE",
+    "https.ca.pem": Refused(
+        "the authorities of token endpoints are read from a file",
+        "name the file in `https_ca_location`",
     ),
     "sasl.oauthbearer.method": Refused(
         "it is `oidc` or `default`", _FUNCTION_FOR_TOKENS, ("oidc", "default")

@@ -38,6 +38,7 @@ _PATHS: Final = {
     "ssl_truststore_location": "ssl_truststore_certificates",
     "ssl_keystore_location": "ssl_keystore_certificate_chain and ssl_keystore_key",
     "ssl_key_location": "ssl_keystore_key",
+    "https_ca_location": None,
     "sasl_oauthbearer_assertion_file": None,
     "sasl_oauthbearer_assertion_private_key_file": None,
     "sasl_oauthbearer_assertion_template_file": None,

@@ -131,6 +131,12 @@ class SecurityOptions(CoreOptions):
     sasl_oauthbearer_token_endpoint_url: str | None = option(
         None, Kind.STRING, "Where tokens are fetched.", source=_OIDC, is_url=True
     )
+    https_ca_location: str | None = option(
+        None,
+        Kind.STRING,
+        "The file of the authorities of the token endpoint; the system's when left out.",
+        source="librdkafka",
+    )
     sasl_oauthbearer_scope: str | None = option(
         None, Kind.STRING, "The scope a token is asked for.", source=_OIDC
     )

@@ -302,6 +302,7 @@ def _fetch(
         read_timeout_s=read_ms / 1000 if read_ms else 10.0,
         retry_backoff_s=config.sasl_login_retry_backoff_ms / 1000,
         retry_s=config.sasl_login_retry_backoff_max_ms / 1000,
+        ca_location=config.https_ca_location,
     )
     return TokenEndpoint(
         settings, extensions=extensions, assertions=_assertions(config), rng=rng

@@ -49,6 +49,9 @@ _UNSET_IF_EMPTY: Final = frozenset(
 )
 """Properties of which librdkafka takes an empty text for none."""
 
+_PROBED: Final = ("https.ca.location", "probe")
+"""The system's certificates, as without it."""
+
 _TOPIC: Final = "topic."
 _OF_TOPICS: Final = frozenset(
     [
@@ -84,7 +87,7 @@ def as_ours(given: Mapping[Any, Any]) -> dict[str, Any]:
     for full_name, value in given.items():
         short = str(full_name).removeprefix(_TOPIC)
         name: Any = short if short in _OF_TOPICS else full_name
-        if value == "" and name in _UNSET_IF_EMPTY:
+        if (value == "" and name in _UNSET_IF_EMPTY) or (name, value) == _PROBED:
             continue
         row = option_set_by(name, ROWS) if isinstance(name, str) else None
         if row is None:

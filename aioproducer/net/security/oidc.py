@@ -40,6 +40,7 @@ from aioproducer._util.secrets import (
 )
 from aioproducer._util.threads import in_thread
 from aioproducer.errors import AuthenticationError, ConfigError, KafkaConnectionError
+from aioproducer.net.security.tls import TlsSettings, make_context
 from aioproducer.net.security.tokens import as_token, seconds_in
 from aioproducer.types import OAuthToken
 
@@ -74,6 +75,7 @@ class EndpointSettings(Unpicklable):
     read_timeout_s: float = 10.0
     retry_backoff_s: float = 0.1
     retry_s: float = 10.0
+    ca_location: str | None = None
 
 
 class TokenEndpoint:
@@ -91,6 +93,8 @@ class TokenEndpoint:
             import httpx  # noqa: F401
         if not has_usable_host(settings.url):
             raise ConfigError("the host in sasl_oauthbearer_token_endpoint_url is none")
+        if settings.ca_location is not None:
+            _tls_context(settings.ca_location)  # a file that is not there is refused at once
         self._settings = settings
         self._extensions = extensions
         self._assertions = assertions
@@ -107,9 +111,9 @@ class TokenEndpoint:
         timeout = httpx.Timeout(settings.read_timeout_s, connect=settings.connect_timeout_s)
         deadline = time.monotonic() + settings.retry_s
         attempt = 0
-        # The system's CA certificates are read in a thread; not needed without TLS.
+        # The certificates of authorities are read in a thread; not needed without TLS.
         secure = settings.url.lower().startswith("https:")
-        verify = await in_thread(ssl.create_default_context) if secure else False
+        verify = await in_thread(_tls_context, settings.ca_location) if secure else False
         async with httpx.AsyncClient(timeout=timeout, verify=verify, trust_env=False) as client:
             while True:
                 try:
@@ -208,6 +212,13 @@ class _UnableError(Exception):
     def __init__(self, text: str, wait_s: float) -> None:
         super().__init__(text)
         self.wait_s = wait_s
+
+
+def _tls_context(ca_location: str | None) -> ssl.SSLContext:
+    """Return a context with the authorities of a file, or of the system."""
+    if ca_location is None:
+        return ssl.create_default_context()
+    return make_context(TlsSettings(truststore_location=ca_location))
 
 
 def _basic(settings: EndpointSettings) -> str:

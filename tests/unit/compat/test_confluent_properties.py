@@ -147,6 +147,12 @@ def test_empty_text_is_no_value(client: Any, protocol: str, name: str) -> None:
     assert settings_of(given | {name: ""}).config.explicitly_set == without
 
 
+def test_a_file_of_authorities_that_is_to_be_found_is_the_systems() -> None:
+    assert settings_of(NOWHERE | {"https.ca.location": "probe"}).config.https_ca_location is None
+    named = settings_of(NOWHERE | {"https.ca.location": "ca.pem"}).config
+    assert named.https_ca_location == "ca.pem"
+
+
 class Text:
     """An object whose text is meant."""
 

@@ -339,7 +339,7 @@ def test_a_secret_in_place_of_a_path_is_refused_and_not_shown(name: str, content
 
 @pytest.mark.parametrize(
     "name",
-    ["ssl_truststore_location", "ssl_keystore_location", "sasl_oauthbearer_assertion_file"],
+    ["ssl_truststore_location", "https_ca_location", "sasl_oauthbearer_assertion_file"],
 )
 def test_an_empty_path_is_refused_by_the_name_of_its_option(name: str) -> None:
     with pytest.raises(ConfigError, match=f"^{name} is empty -> give a path"):

@@ -159,6 +159,7 @@ def test_options_of_our_own_are_few_and_say_where_they_come_from():
         "compression_threads_threshold_bytes": "aioproducer",
         "dialer": "aioproducer",
         "enqueue_timeout_ms": "Kafka 0.8",
+        "https_ca_location": "librdkafka",
         "on_data_loss": "aioproducer",
         "on_delivery_error": "aioproducer",
         "producer_type": "Kafka 0.8",

@@ -14,17 +14,19 @@ from datetime import UTC, datetime
 from math import inf
 from pathlib import Path
 from random import Random
+from ssl import PROTOCOL_TLS_SERVER, SSLContext
 from typing import Any
 
 import pytest
 from cryptography.hazmat.primitives.asymmetric import ec
 from hypothesis import given
 from hypothesis import strategies as st
+from support.security.certificates import Authority
 from support.security.issuer import Issuer, decoded, encoded, serving
 from support.security.leaks import Evidence, secret
 
 from aioproducer import OAuthToken, ProducerConfig
-from aioproducer.errors import AuthenticationError, KafkaConnectionError
+from aioproducer.errors import AuthenticationError, ConfigError, KafkaConnectionError
 from aioproducer.net.security.assertions import (
     AssertionSettings,
     assertion_file,
@@ -587,7 +589,9 @@ async def test_a_token_file_is_read_each_time(tmp_path: Path) -> None:
 
 
 @asynccontextmanager
-async def hostile(*parts: bytes, pause_s: float = 0.0) -> AsyncIterator[str]:
+async def hostile(
+    *parts: bytes, pause_s: float = 0.0, tls: SSLContext | None = None
+) -> AsyncIterator[str]:
     """The address of a token endpoint that answers with these bytes, whatever it is asked."""
 
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -599,14 +603,33 @@ async def hostile(*parts: bytes, pause_s: float = 0.0) -> AsyncIterator[str]:
                 await asyncio.sleep(pause_s)
         writer.close()
 
-    async with await asyncio.start_server(answer, "127.0.0.1", 0) as server:
+    async with await asyncio.start_server(answer, "127.0.0.1", 0, ssl=tls) as server:
         port = server.sockets[0].getsockname()[1]
-        yield f"http://127.0.0.1:{port}/token"
+        yield f"http{'s' if tls else ''}://127.0.0.1:{port}/token"
 
 
 def asking(url: str, **settings: Any) -> TokenEndpoint:
     chosen = EndpointSettings(url, "me", CLIENT_SECRET, retry_s=0.2, **settings)
     return TokenEndpoint(chosen, extensions={}, assertions=None, rng=Random(1))
+
+
+async def test_the_certificate_of_a_token_endpoint_is_verified_by_the_authorities_of_a_file(
+    tmp_path: Path,
+) -> None:
+    authority, ca = Authority(), tmp_path / "ca.pem"
+    context = SSLContext(PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(authority.issue("issuer", "127.0.0.1").pem_file(tmp_path / "own.pem"))
+    ca.write_text(authority.pem)
+    head = b"HTTP/1.1 400 -\r\nContent-Length: 0\r\n\r\n"
+    async with hostile(head, tls=context) as url:
+        with pytest.raises(AuthenticationError, match="HTTP 400"):
+            await asking(url, ca_location=str(ca)).fetch()
+        for other in (None, str(tmp_path / "other.pem")):
+            (tmp_path / "other.pem").write_text(Authority("Another CA").pem)
+            with pytest.raises(KafkaConnectionError, match="CERTIFICATE_VERIFY_FAILED"):
+                await asking(url, ca_location=other).fetch()
+        with pytest.raises(ConfigError, match=r"missing\.pem cannot be read"):
+            asking(url, ca_location=str(tmp_path / "missing.pem"))
 
 
 async def test_an_answer_that_is_compressed_is_not_unpacked() -> None:
