@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import shutil
 import subprocess
 import sys
@@ -11,18 +10,8 @@ from pathlib import Path
 import pytest
 
 import aioproducer
-from aioproducer import Producer
-from aioproducer.runtime import native as native_core
-from aioproducer.testing.embedded import EmbeddedCluster
 
 PACKAGE = Path(aioproducer.__file__).parent
-
-
-@pytest.fixture
-def missing(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("AIOPRODUCER_IMPL", raising=False)
-    monkeypatch.setattr(native_core, "IMPLEMENTATION", "pure")
-    monkeypatch.setattr(native_core, "_warned", set())
 
 
 @pytest.fixture
@@ -41,7 +30,11 @@ def _described(package: Path) -> list[str]:
         "os.environ['AIOPRODUCER_IMPL'] = 'pure'\n"
         "print(missing_core())"
     )
-    done = subprocess.run(
+    return _run(package, program).stdout.splitlines()
+
+
+def _run(package: Path, program: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
         [sys.executable, "-c", program],
         cwd=package.parent,
         env={"PYTHONPATH": str(package.parent), "PATH": "/usr/bin"},
@@ -50,7 +43,6 @@ def _described(package: Path) -> list[str]:
         timeout=60,
         check=True,
     )
-    return done.stdout.splitlines()
 
 
 def test_a_tree_without_compiled_modules_is_named(uncompiled: Path) -> None:
@@ -100,22 +92,21 @@ def test_every_native_module_that_is_built_is_used_whatever_is_imported_first(fi
     assert {*done.stdout.split()} == {*(natives - {"aioproducer.records._native"}), "native"}
 
 
-@pytest.mark.usefixtures("missing")
-async def test_start_warns_once_in_a_process(caplog: pytest.LogCaptureFixture) -> None:
-    async with EmbeddedCluster(brokers=1) as cluster:
-        for _ in range(2):
-            async with Producer(bootstrap_servers=cluster.bootstrap_servers):
-                pass
-    found = [each for each in caplog.records if "native core" in each.getMessage()]
-    assert [each.levelno for each in found] == [logging.WARNING]
-    assert str(Path(aioproducer.__file__).parent) in found[0].getMessage()
-    assert "AIOPRODUCER_IMPL=pure" in found[0].getMessage()
-
-
-@pytest.mark.usefixtures("missing")
-def test_pure_python_that_was_asked_for_is_nothing_to_warn_of(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    assert native_core.missing_core() is not None
-    monkeypatch.setenv("AIOPRODUCER_IMPL", "pure")
-    assert native_core.missing_core() is None
+def test_start_warns_once_in_a_process(uncompiled: Path) -> None:
+    program = (
+        "import asyncio, logging\n"
+        "from aioproducer import Producer\n"
+        "from aioproducer.testing import EmbeddedCluster\n"
+        "logging.basicConfig(format='%(levelname)s %(message)s')\n"
+        "async def main():\n"
+        "    async with EmbeddedCluster(brokers=1) as cluster:\n"
+        "        for _ in range(2):\n"
+        "            async with Producer(bootstrap_servers=cluster.bootstrap_servers):\n"
+        "                pass\n"
+        "asyncio.run(main())"
+    )
+    lines = _run(uncompiled, program).stderr.splitlines()
+    (warning,) = [line for line in lines if "native core" in line]
+    assert warning.startswith("WARNING ")
+    assert str(uncompiled) in warning
+    assert "AIOPRODUCER_IMPL=pure" in warning
