@@ -16,6 +16,7 @@ from aioproducer.config.option import int_of, plain
 from aioproducer.config.other_clients import TRUTHS
 from aioproducer.config.reading import option_set_by
 from aioproducer.errors import ConfigError
+from aioproducer.net.security.tls import SUITES_13
 
 if TYPE_CHECKING:
     from aioproducer.types import TopicMetadata
@@ -152,6 +153,8 @@ def _value(row: Option, value: Any) -> Any:
         return _rounded_up(value)
     if row.name == "partitioner":
         return _fnv1a_of(value)
+    if row.name == "ssl_cipher_suites" and isinstance(value, str) and value:
+        return ",".join([value, *sorted(SUITES_13)])  # there it is for TLS 1.2 alone, as in OpenSSL
     if row.name in _WITHOUT_LIMIT and _number(value) == 0:
         return _UNLIMITED
     if row.name in _WORDS and isinstance(value, str):

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import sys
 from pathlib import Path
+from ssl import TLSVersion
 from types import ModuleType
 from typing import Any
 
@@ -16,6 +18,7 @@ from aioproducer.compat import confluent
 from aioproducer.compat.confluent import KafkaError, KafkaException, Producer
 from aioproducer.compat.confluent._properties import _UNSET_IF_EMPTY, as_ours
 from aioproducer.compat.confluent._settings import _config_of, settings_of
+from aioproducer.runtime.security_settings import tls_contexts
 
 NOWHERE = {"bootstrap.servers": "127.0.0.1:1", "log_level": 0}
 CLIENTS = pytest.mark.parametrize("client", [confluent_kafka, confluent], ids=["theirs", "ours"])
@@ -145,6 +148,17 @@ def test_empty_text_is_no_value(client: Any, protocol: str, name: str) -> None:
     client.Producer(given | {name: ""})
     without = settings_of(given).config.explicitly_set
     assert settings_of(given | {name: ""}).config.explicitly_set == without
+
+
+@pytest.mark.parametrize("suites", ["ECDHE-RSA-AES128-GCM-SHA256", "HIGH:!aNULL"])
+def test_cipher_suites_leave_tls_1_3_as_it_is(suites: str) -> None:
+    given = {"security.protocol": "ssl", "ssl.cipher.suites": suites}
+    contexts = tls_contexts(settings_of(NOWHERE | given).config)
+    assert contexts is not None
+    context = asyncio.run(contexts.current())
+    assert context.maximum_version == TLSVersion.TLSv1_3
+    older = {each["name"] for each in context.get_ciphers() if each["protocol"] != "TLSv1.3"}
+    assert "ECDHE-RSA-AES128-GCM-SHA256" in older
 
 
 def test_a_file_of_authorities_that_is_to_be_found_is_the_systems() -> None:
