@@ -210,6 +210,18 @@ async def test_avro_schemas_may_refer_to_others(
     assert await made(latest, {"address": {"street": "s"}}) == prefix(2) + b"\x02s"
 
 
+async def test_an_older_version_is_written_with_the_schema_of_its_id(
+    stub: StubSchemaRegistry, registry: SchemaRegistry
+) -> None:
+    fields = [{"name": "a", "type": "int"}, {"name": "b", "type": "int", "default": 0}]
+    record = {"type": "record", "name": "C"}
+    ids = [stub.register("orders-value", record | {"fields": fields[:count]}) for count in (1, 2)]
+    schema = await registry.schema(ids[0])
+    assert schema == (await registry.version("orders-value", 1)).schema
+    serializer = AvroSerializer(registry, schema.text, references=schema.references)
+    assert await made(serializer, {"a": 1}) == prefix(ids[0]) + b"\x02"
+
+
 @pytest.mark.parametrize("is_same", [True, False])
 async def test_a_type_must_not_be_defined_in_two_ways(
     stub: StubSchemaRegistry, registry: SchemaRegistry, is_same: bool
