@@ -7,11 +7,13 @@ Invariant: a name that is one of ours, with dots or underscores, is not here.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any, Final
 
 from aioproducer.config.legacy_aliases import LEGACY_PROPERTIES
 from aioproducer.config.option import bool_of, int_of, plain
+from aioproducer.config.table_security import SUITES_OF_TLS_1_3
 from aioproducer.config.verdicts import Alias
 
 _INT_MAX: Final = 2**31 - 1
@@ -44,6 +46,12 @@ def _extensions_line(value: Any) -> str:
         escaped = text.replace("\\", "\\\\").replace('"', '\\"')
         options.append(f'extension_{name}="{escaped}"')
     return f"OAuthBearerLoginModule required {' '.join(options)};"
+
+
+def suites_of_openssl(value: Any) -> list[str]:
+    """Turn OpenSSL's list, which leaves the suites of TLS 1.3 as they are, into one with them."""
+    names = [name for name in re.split("[:, ]", str(plain(value))) if name]
+    return [*names, *SUITES_OF_TLS_1_3] if names else []
 
 
 _OF_0_8: Final = {
@@ -100,7 +108,7 @@ ALIASES: Final[dict[str, Alias]] = {
     "ssl_certfile": Alias("ssl_keystore_location"),
     "ssl_keyfile": Alias("ssl_key_location"),
     "ssl_password": Alias("ssl_key_password"),
-    "ssl_ciphers": Alias("ssl_cipher_suites"),
+    "ssl_ciphers": Alias("ssl_cipher_suites", suites_of_openssl),
     "ssl_check_hostname": Alias(
         "ssl_endpoint_identification_algorithm",
         lambda value: "https" if bool_of(value) else "",

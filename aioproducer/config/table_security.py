@@ -28,6 +28,11 @@ _ASSERTION: Final = "KIP-1258"
 _PEM: Final = "KIP-651"
 _STORES: Final = one_of_ignoring_case("JKS", "PKCS12", "PEM")
 _TLS: Final = ("TLSv1.2", "TLSv1.3")
+SUITES_OF_TLS_1_3: Final = (
+    "TLS_AES_128_GCM_SHA256",
+    "TLS_AES_256_GCM_SHA384",
+    "TLS_CHACHA20_POLY1305_SHA256",
+)
 _HIGHEST: Final = one_of_ignoring_case(*_TLS)
 _VERSIONS: Final = Constraint(
     "some of TLSv1.2 and TLSv1.3", lambda names: bool(names) and set(names) <= set(_TLS)

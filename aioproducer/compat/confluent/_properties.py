@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 from aioproducer.compat._idempotence import excludes_idempotence
 from aioproducer.config import OPTIONS, ROWS, Kind, Option
+from aioproducer.config.aliases import suites_of_openssl
 from aioproducer.config.option import int_of, plain
 from aioproducer.config.other_clients import TRUTHS
 from aioproducer.config.reading import option_set_by
 from aioproducer.errors import ConfigError
-from aioproducer.net.security.tls import SUITES_13
 
 if TYPE_CHECKING:
     from aioproducer.types import TopicMetadata
@@ -153,8 +153,8 @@ def _value(row: Option, value: Any) -> Any:
         return _rounded_up(value)
     if row.name == "partitioner":
         return _fnv1a_of(value)
-    if row.name == "ssl_cipher_suites" and isinstance(value, str) and value:
-        return ",".join([value, *sorted(SUITES_13)])  # there it is for TLS 1.2 alone, as in OpenSSL
+    if row.name == "ssl_cipher_suites" and value is not None:
+        return suites_of_openssl(value)
     if row.name in _WITHOUT_LIMIT and _number(value) == 0:
         return _UNLIMITED
     if row.name in _WORDS and isinstance(value, str):

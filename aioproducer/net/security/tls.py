@@ -22,6 +22,7 @@ from aioproducer._util import log
 from aioproducer._util.paths import version_of
 from aioproducer._util.secrets import Unpicklable, hides_arguments
 from aioproducer._util.threads import in_thread
+from aioproducer.config.table_security import SUITES_OF_TLS_1_3
 from aioproducer.errors import ConfigError
 from aioproducer.errors.advice import ADVICE
 from aioproducer.net.security.certificates import leaf_first, read_certificate
@@ -35,10 +36,7 @@ _HASHED: Final = re.compile(r"[0-9a-f]{8}\.\d+")
 _WEAK: Final = ("_TOO_SMALL", "_TOO_WEAK")
 """Ends of OpenSSL's reasons against keys and signatures."""
 _VERSIONS: Final = {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVersion.TLSv1_3}
-SUITES_13: Final = frozenset(
-    {"TLS_AES_128_GCM_SHA256", "TLS_AES_256_GCM_SHA384", "TLS_CHACHA20_POLY1305_SHA256"}
-)
-"""The suites of TLS 1.3 that OpenSSL allows by default."""
+_SUITES_13: Final = frozenset(SUITES_OF_TLS_1_3)
 
 
 @dataclass(frozen=True, slots=True)
@@ -276,14 +274,14 @@ def _set_cipher_suites(context: ssl.SSLContext, names: tuple[str, ...]) -> None:
     """Allow only these suites, in Java's (IANA's) or OpenSSL's names."""
     if not names:
         return
-    newest = [name for name in names if name in SUITES_13]
-    older = [_openssl_name(name) for name in names if name not in SUITES_13]
-    if newest and set(newest) != SUITES_13:
+    newest = [name for name in names if name in _SUITES_13]
+    older = [_openssl_name(name) for name in names if name not in _SUITES_13]
+    if newest and set(newest) != _SUITES_13:
         choose = getattr(context, "set_ciphersuites", None)  # Python 3.15
         if choose is None:
             raise ConfigError(
                 "ssl_cipher_suites: this Python cannot choose among the suites of TLS 1.3; name "
-                f"all of them or none: {', '.join(sorted(SUITES_13))}"
+                f"all of them or none: {', '.join(sorted(_SUITES_13))}"
             )
         choose(":".join(newest))
     if not newest:

@@ -24,6 +24,7 @@ from aioproducer.config.legacy_aliases import LEGACY_PROPERTIES
 from aioproducer.config.names import VERDICTS, verdict_on
 from aioproducer.config.other_clients import FOR_PRODUCERS, PREFIXES
 from aioproducer.config.reading import options_of
+from aioproducer.config.table_security import SUITES_OF_TLS_1_3
 from aioproducer.config.verdicts import Alias, Refused
 from aioproducer.errors import ConfigError
 
@@ -191,6 +192,10 @@ CONVERSIONS: dict[str, tuple[list[tuple[Any, Any]], Callable[[Any], Any]]] = {
     "compression.level": ([(7, 7)], same),
     "ssl.ca.location": ([("probe", None), ("ca.pem", "ca.pem")], lambda ours: ours or "probe"),
     "ssl_check_hostname": ([(True, "https"), (False, "")], lambda ours: ours == "https"),
+    "ssl_ciphers": (
+        [("HIGH:!aNULL", ("HIGH", "!aNULL", *SUITES_OF_TLS_1_3))],
+        lambda ours: ":".join(ours[:2]),
+    ),
     "block.on.buffer.full": ([(True, -1), (False, 0)], lambda ours: ours == -1),
     "sasl.oauthbearer.grant.type": (
         [
