@@ -26,6 +26,7 @@ What differs on purpose (confluent-kafka -> here):
 - `AIOProducer` has threads and a second buffer -> it has neither: `linger.ms` makes batches
 - `AIOProducer.produce()` takes no headers -> it does
 - `batch.size` is 1,000,000 -> 131,072: a batch's memory is allocated whole
+- `acks` from 2 to 1000 are taken, and brokers refuse each record -> refused by the constructor
 - values and keys are text or read-only buffers -> `bytearray` and `memoryview` as well
 - a record with the timestamp -1 is written with that -> with the time of the call
 - properties of TLS and SASL are ignored without `security.protocol` -> refused, as the connection

@@ -89,6 +89,11 @@ def test_old_name_of_the_servers_does_not_mean_kafka_0_8(
     assert not caplog.records
 
 
+def test_acks_that_brokers_refuse_are_refused_by_the_constructor() -> None:
+    with pytest.raises(KafkaException, match="acks must be one of"):
+        Producer(NOWHERE | {"acks": 2})
+
+
 def test_option_with_the_prefix_of_a_topic_is_read() -> None:
     config = settings_of(NOWHERE | {"topic.acks": 1, "topic.message.timeout.ms": 5000}).config
     assert (config.acks, config.delivery_timeout_ms) == (1, 5000)
