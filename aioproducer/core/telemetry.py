@@ -91,15 +91,9 @@ class Telemetry:
         self._rng = rng
         self.next_request: TelemetryRequest = TelemetryRequest.SUBSCRIPTION
         """The request to send at `next_at`."""
-        self._next_at = -inf
-        self._out = False
-        self._off = False
-        self._shortest_pause = _SHORTEST_INTERVAL_S
-
-    @property
-    def next_at(self) -> float:
+        self.next_at: float = -inf
         """Loop time of the next request; inf while one is in flight or telemetry is off."""
-        return inf if self._out or self._off else self._next_at
+        self._shortest_pause = _SHORTEST_INTERVAL_S
 
     @property
     def wanted(self) -> Subscription | None:
@@ -109,7 +103,7 @@ class Telemetry:
 
     def on_request(self) -> None:
         """Mark a request as in flight."""
-        self._out = True
+        self.next_at = inf
 
     def on_prepared(self, took_s: float) -> None:
         """Handle the time that a push took to prepare: it grows with the topics in use."""
@@ -127,9 +121,8 @@ class Telemetry:
 
     def on_subscription(self, answer: GetTelemetrySubscriptionsResponse, now: float) -> None:
         """Handle a subscription response."""
-        self._out = False
         if answer.error_code in _HOPELESS:
-            self._off = True
+            self.next_at = inf
         elif answer.error_code:
             self.on_failure(now)
         else:
@@ -137,9 +130,8 @@ class Telemetry:
 
     def on_push(self, error_code: int, now: float) -> bool:
         """Handle a push response; return whether the metrics were accepted."""
-        self._out = False
         if error_code in _HOPELESS:
-            self._off = True
+            self.next_at = inf
         elif error_code in _ASK_AGAIN:
             if error_code == UnsupportedCompressionTypeError.code and self.subscription:
                 self._codecs.pop(self.subscription.codec, None)
@@ -169,22 +161,19 @@ class Telemetry:
         self.wait_for_push(now)
         if before is None or before.id != self.subscription.id:
             spread = _EARLIEST + (_LATEST - _EARLIEST) * self._rng.random()
-            self._next_at = now + max(self.subscription.interval * spread, self._shortest_pause)
+            self.next_at = now + max(self.subscription.interval * spread, self._shortest_pause)
 
     def _choose_codec(self, accepted: Iterable[int]) -> int:
         return next((codec for codec in accepted if codec in self._codecs), 0)
 
     def _ask_for_subscription(self, at: float) -> None:
-        self._out = False
-        self.next_request, self._next_at = TelemetryRequest.SUBSCRIPTION, at
+        self.next_request, self.next_at = TelemetryRequest.SUBSCRIPTION, at
 
     def wait_for_push(self, now: float) -> None:
         """Push after the next interval."""
         interval = self.subscription.interval if self.subscription else DEFAULT_INTERVAL_S
-        self.next_request, self._next_at = (
-            TelemetryRequest.PUSH,
-            now + max(interval, self._shortest_pause),
-        )
+        self.next_request = TelemetryRequest.PUSH
+        self.next_at = now + max(interval, self._shortest_pause)
 
 
 def _interval_s(given_ms: int) -> float:
