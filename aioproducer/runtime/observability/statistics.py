@@ -5,7 +5,7 @@ The cost grows with the number of pending batches and brokers, not with the numb
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -85,18 +85,6 @@ class Statistics:
     recent_failures: tuple[FailureStatistics, ...] = ()
 
 
-@dataclass(slots=True)
-class _Pile:
-    batches: int = 0
-    records: int = 0
-    size: int = 0
-
-    def add(self, batch: ProducerBatch) -> None:
-        self.batches += 1
-        self.records += batch.count
-        self.size += batch.wire_size
-
-
 def statistics(engine: ProducerEngine | None, client_id: str, state: str) -> Statistics:
     """Return the statistics of a producer in lifecycle state `state`."""
     if engine is None:
@@ -125,28 +113,30 @@ def statistics(engine: ProducerEngine | None, client_id: str, state: str) -> Sta
 
 
 def _partitions(engine: ProducerEngine, now: float) -> dict[TopicPartition, PartitionStatistics]:
-    queued: dict[TopicPartition, _Pile] = {}
-    in_flight: dict[TopicPartition, _Pile] = {}
-    oldest: dict[TopicPartition, float] = {}
+    pending: dict[TopicPartition, list[ProducerBatch]] = {}
     for batch in engine.accumulator.incomplete():
-        where = batch.topic_partition
-        (in_flight if batch.on_wire else queued).setdefault(where, _Pile()).add(batch)
-        oldest[where] = min(oldest.get(where, now), batch.created_at)
-    nothing = _Pile()
-    found = {}
-    for where, since in oldest.items():
-        waits, flies = queued.get(where, nothing), in_flight.get(where, nothing)
-        found[where] = PartitionStatistics(
-            engine.metadata.leader_of(where),
-            waits.batches,
-            waits.records,
-            waits.size,
-            flies.batches,
-            flies.records,
-            flies.size,
-            now - since,
-        )
-    return found
+        pending.setdefault(batch.topic_partition, []).append(batch)
+    return {
+        where: _partition(batches, engine.metadata.leader_of(where), now)
+        for where, batches in pending.items()
+    }
+
+
+def _partition(
+    batches: Sequence[ProducerBatch], leader: int | None, now: float
+) -> PartitionStatistics:
+    queued = [batch for batch in batches if not batch.on_wire]
+    in_flight = [batch for batch in batches if batch.on_wire]
+    return PartitionStatistics(
+        leader,
+        len(queued),
+        sum(batch.count for batch in queued),
+        sum(batch.wire_size for batch in queued),
+        len(in_flight),
+        sum(batch.count for batch in in_flight),
+        sum(batch.wire_size for batch in in_flight),
+        max(now - batch.created_at for batch in batches),
+    )
 
 
 def _broker(engine: ProducerEngine, node_id: int, now: float) -> BrokerStatistics:
