@@ -143,10 +143,9 @@ class Operations:
     @property
     def commit(self) -> Operation | None:
         """The commit that is pending, or whose outcome no caller has received."""
-        going_on = self._going_on.get(OperationKind.COMMIT)
-        if going_on is None and self.unreceived is not None:
-            return self.unreceived if self.unreceived.kind is OperationKind.COMMIT else None
-        return going_on
+        if self.unreceived is not None and self.unreceived.kind is OperationKind.COMMIT:
+            return self.unreceived
+        return self._going_on.get(OperationKind.COMMIT)
 
     def end_of_transaction(self) -> Operation | None:
         """Return the pending commit or abort, if any."""
