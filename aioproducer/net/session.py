@@ -41,7 +41,7 @@ class Session:
         """Return the version in which to send a request of this kind."""
         if self.versions is None:
             raise TypeError("the versions have to be negotiated first")
-        return self.versions.choose(kind, 0, None, node_id=self.connection.node_id)
+        return self.versions.choose(kind, node_id=self.connection.node_id)
 
     async def request(self, message: Message, version: int, kind: type[_Answer]) -> _Answer:
         """Send one request of the handshake and return its response, which is of this kind."""

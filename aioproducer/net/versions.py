@@ -24,7 +24,6 @@ _MUTED_FROM: Mapping[ApiKey, int] = {
     ApiKey.API_VERSIONS: 2,
     ApiKey.CREATE_TOPICS: 3,
     ApiKey.DELETE_TOPICS: 2,
-    ApiKey.DELETE_RECORDS: 1,
     ApiKey.INIT_PRODUCER_ID: 1,
     ApiKey.ADD_PARTITIONS_TO_TXN: 1,
     ApiKey.ADD_OFFSETS_TO_TXN: 1,

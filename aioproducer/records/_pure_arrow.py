@@ -275,8 +275,6 @@ def _cells(parent: Any, layout: Layout | None, needed: int) -> _Cell:
 
 def _plain_cells(array: Any, layout: Layout) -> _Cell:
     is_null, offset = _nulls(array), array.offset
-    if layout.kind is Kind.NULLS:
-        return lambda row: None
     main = _address(array, 1)
     if layout.kind is Kind.BYTES:
         bound, data = _integers(main, layout.width, True), _address(array, 2)
