@@ -38,7 +38,6 @@ from aioproducer.types import (
 if TYPE_CHECKING:
     from aioproducer.config.option_types import ProducerOptions
 
-_FEATURE = "transaction.version"
 _NOT_OURS_ANY_MORE = (
     InvalidProducerEpochError,
     InvalidProducerIdMappingError,
@@ -203,7 +202,7 @@ class TransactionAdmin:
 
     async def _aborted(self, found: TransactionDescription) -> bool:
         client = self._asks()
-        if await client.finalized_feature(_FEATURE) >= 2:
+        if await client.transaction_version() >= 2:
             question = coordinator_queries.end(
                 PreparedTransaction(found.transactional_id, found.producer_id, found.epoch, 2),
                 commit=False,

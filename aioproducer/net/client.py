@@ -27,7 +27,7 @@ from aioproducer.net.dial.dialer import Dialer
 from aioproducer.net.io_stats import IOStats
 from aioproducer.net.link import RESERVE, BrokerLink
 from aioproducer.net.settings import NetSettings
-from aioproducer.net.versions import FIRST_VERSIONS_OF_LEVELS, BrokerVersions
+from aioproducer.net.versions import BrokerVersions
 from aioproducer.types import Node
 from aioproducer.wire.api_keys import ApiKey
 from aioproducer.wire.framing import encode_request
@@ -233,24 +233,19 @@ class NetworkClient:
         known = [link.versions for link in self._links() if link.versions is not None]
         return min((versions.highest(api) for versions in known), default=None)
 
-    def finalized_feature(self, name: str) -> int | None:
-        """Return the finalized level of a cluster feature (KIP-584), 0 if it is not finalized.
+    def transaction_version(self) -> int | None:
+        """Return the cluster's transaction.version (KIP-890), 0 if none is finalized (KIP-584).
 
         The latest of the levels that connected brokers reported at connect; None while no broker is
-        connected. It is lower if one of them does not support its requests: proxies lower the
+        connected. At most 1 if one of them does not support the requests of V2: proxies lower the
         versions of requests, and leave features as they are.
         """
         known = [link.versions for link in self._links() if link.versions is not None]
         latest = max(known, key=lambda versions: versions.features_epoch, default=None)
         if latest is None:
             return None
-        level = latest.features.get(name, 0)
-        lacking = [
-            first
-            for feature, first in FIRST_VERSIONS_OF_LEVELS
-            if feature == name and not all(each.has_requests_of(name, first) for each in known)
-        ]
-        return min([level, *(first - 1 for first in lacking)])
+        level = latest.features.get("transaction.version", 0)
+        return level if all(each.has_transactions_v2 for each in known) else min(level, 1)
 
     def least_loaded_node(self, now: float) -> int | None:
         """Return the node for a request that any node can answer; None if none is usable.

@@ -37,16 +37,12 @@ as well. For an API that is not listed, the client obeys every throttle time
 (Java: AbstractResponse.shouldClientThrottle)."""
 
 
-FIRST_VERSIONS_OF_LEVELS: Mapping[tuple[str, int], Mapping[ApiKey, int]] = MappingProxyType(
-    {
-        ("transaction.version", 2): {
-            ApiKey.PRODUCE: 12,
-            ApiKey.END_TXN: 5,
-            ApiKey.TXN_OFFSET_COMMIT: 5,
-        }
-    }
-)
-"""The requests that a level of a feature takes, with their first versions (KIP-890)."""
+_FIRST_OF_TRANSACTIONS_V2: Mapping[ApiKey, int] = {
+    ApiKey.PRODUCE: 12,
+    ApiKey.END_TXN: 5,
+    ApiKey.TXN_OFFSET_COMMIT: 5,
+}
+"""The first versions of the requests of transactions V2 (KIP-890)."""
 
 
 def client_obeys_throttle(api_key: ApiKey, version: int) -> bool:
@@ -86,10 +82,10 @@ class BrokerVersions:
         """Return the highest version of the broker, even if the client lacks it; -1 for none."""
         return self._ranges[api][1] if api in self._ranges else -1
 
-    def has_requests_of(self, feature: str, level: int) -> bool:
-        """Return whether the broker supports the requests that a level of a feature takes."""
-        needed = FIRST_VERSIONS_OF_LEVELS.get((feature, level), {})
-        return all(self.highest(api) >= first for api, first in needed.items())
+    @property
+    def has_transactions_v2(self) -> bool:
+        """Whether the broker supports the requests of transactions V2."""
+        return all(self.highest(api) >= v for api, v in _FIRST_OF_TRANSACTIONS_V2.items())
 
     def choose(
         self,

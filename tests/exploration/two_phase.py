@@ -182,7 +182,7 @@ class _Client(CoordinatorClient):
     async def find_coordinators(self, kind: CoordinatorKind, names: Iterable[str]) -> None:
         """There is one broker."""
 
-    async def finalized_feature(self, name: str) -> int:
+    async def transaction_version(self) -> int:
         """Return the transaction version."""
         return self._world.config.version
 

@@ -193,12 +193,12 @@ class CoordinatorClient:
             raise NodeDisconnectedError("no answer", node_id=node_id)
         return answer.frame
 
-    async def finalized_feature(self, name: str) -> int:
-        """Return the finalized level of a feature of the cluster (KIP-584); 0 if it has none."""
+    async def transaction_version(self) -> int:
+        """Return the cluster's transaction.version (KIP-890); 0 if none is finalized (KIP-584)."""
 
         async def connected() -> int:
             await self._any_node()
-            return self._client.finalized_feature(name) or 0
+            return self._client.transaction_version() or 0
 
         return await self._repeated(connected)
 

@@ -48,7 +48,6 @@ if TYPE_CHECKING:
     from aioproducer.core.transactions.requests import TransactionalRequest
 
 _COORDINATOR = "transaction coordinator"
-_FEATURE = "transaction.version"
 _FAILURES_WORTH_A_WARNING = 5
 _OPEN = frozenset(
     {
@@ -124,7 +123,7 @@ class TransactionTask(TurnTask):
             raise IllegalStateError("another task is about to begin a transaction")
         self._beginning = True
         try:
-            await self._outcome(self.manager.begin(self._client.finalized_feature(_FEATURE)))
+            await self._outcome(self.manager.begin(self._client.transaction_version()))
         finally:
             self._beginning = False
         return self.manager.number

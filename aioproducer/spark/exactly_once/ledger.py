@@ -58,7 +58,6 @@ if TYPE_CHECKING:
 
 _log = log.get("spark")
 
-_FEATURE = "transaction.version"
 _IDLE = "Empty"
 _RETRY_S = 0.2
 
@@ -109,7 +108,7 @@ class Ledger(TransactionAdmin):
         asks = self._asks()
         timeout_ms = self._config.transaction_timeout_ms
         identity = await asks.ask(coordinator_queries.take_over(self.names.driver, timeout_ms))
-        version = 2 if await asks.finalized_feature(_FEATURE) >= 2 else 1
+        version = 2 if await asks.transaction_version() >= 2 else 1
         return PreparedTransaction(self.names.driver, *identity, transaction_version=version)
 
     async def give_up(self, driver: PreparedTransaction) -> PreparedTransaction | None:

@@ -1,4 +1,4 @@
-"""Finalized features: what the cluster has agreed on, as brokers say when they are connected."""
+"""The transaction version: a finalized feature, as brokers say when they are connected."""
 
 from __future__ import annotations
 
@@ -12,17 +12,23 @@ from net.harness import harness
 from net.virtual import MemoryDialer, virtual_time
 
 NODES = {1: ("old", 9092), 2: ("new", 9092)}
+WITH_V2 = {
+    **SANE_RANGES,
+    ApiKey.PRODUCE: (0, 12),
+    ApiKey.END_TXN: (0, 5),
+    ApiKey.TXN_OFFSET_COMMIT: (0, 5),
+}
 
 
 def at_level(level: int | None, epoch: int) -> hostile.Behaviour:
-    """A broker that has a feature's level as of an epoch of the cluster."""
+    """A broker that has a transaction version as of an epoch of the cluster."""
 
     async def behave(peer: Peer) -> None:
         header = await peer.expect(ApiKey.API_VERSIONS)
-        response = versions_response()
+        response = versions_response(WITH_V2)
         response.finalized_features_epoch = epoch
         if level is not None:
-            response.finalized_features = [FinalizedFeatureKey("f", level, 1)]
+            response.finalized_features = [FinalizedFeatureKey("transaction.version", level, 1)]
         peer.respond(header, response)
         await peer.until_closed()
 
@@ -32,10 +38,9 @@ def at_level(level: int | None, epoch: int) -> hostile.Behaviour:
 @virtual_time
 async def test_without_a_connection_nothing_is_known() -> None:
     async with harness(MemoryDialer({"broker": at_level(2, 1)})) as it:
-        assert it.client.finalized_feature("f") is None
+        assert it.client.transaction_version() is None
         await it.connect()
-        assert it.client.finalized_feature("f") == 2
-        assert it.client.finalized_feature("g") == 0
+        assert it.client.transaction_version() == 2
 
 
 @virtual_time
@@ -46,17 +51,17 @@ async def test_of_several_brokers_the_one_that_is_up_to_date_counts() -> None:
         ) as it:
             await it.connect(first)
             await it.connect(second)
-            assert it.client.finalized_feature("f") == 2
+            assert it.client.transaction_version() == 2
 
 
 @virtual_time
-async def test_a_feature_can_be_taken_back() -> None:
+async def test_a_version_can_be_taken_back() -> None:
     async with harness(
         MemoryDialer({"old": at_level(2, 7), "new": at_level(None, 8)}), NODES
     ) as it:
         await it.connect(1)
         await it.connect(2)
-        assert it.client.finalized_feature("f") == 0
+        assert it.client.transaction_version() == 0
 
 
 @virtual_time
@@ -71,7 +76,7 @@ async def test_a_feature_can_be_taken_back() -> None:
         ((12, 5, None), 1),
     ],
 )
-async def test_a_level_whose_requests_a_proxy_lacks_cannot_be_used(
+async def test_a_version_whose_requests_a_proxy_lacks_cannot_be_used(
     highest: tuple[int | None, ...], usable: int
 ) -> None:
     apis = (ApiKey.PRODUCE, ApiKey.END_TXN, ApiKey.TXN_OFFSET_COMMIT)
@@ -86,15 +91,14 @@ async def test_a_level_whose_requests_a_proxy_lacks_cannot_be_used(
 
     async with harness(MemoryDialer({"broker": behave})) as it:
         await it.connect()
-        assert it.client.finalized_feature("transaction.version") == usable
-        assert it.client.finalized_feature("f") == 0
+        assert it.client.transaction_version() == usable
 
 
 @virtual_time
-async def test_an_old_broker_has_no_features() -> None:
+async def test_an_old_broker_has_no_transaction_version() -> None:
     async with harness(MemoryDialer({"broker": at_level(None, -1)})) as it:
         await it.connect()
-        assert it.client.finalized_feature("f") == 0
+        assert it.client.transaction_version() == 0
 
 
 @virtual_time

@@ -243,20 +243,12 @@ def test_a_timeout_has_the_last_failure_and_its_advice_if_there_is_one() -> None
     play(act, max_block_ms=3_000)
 
 
-def test_a_feature_that_the_cluster_has_not_finalized_has_level_0() -> None:
+@pytest.mark.parametrize("version", [0, 1, 2])
+def test_the_transaction_version_is_that_of_the_cluster(version: int) -> None:
     async def act(stage: Stage) -> None:
+        stage.world.cluster.set_transaction_version(version)
         client = client_on(stage)
-        assert await client.finalized_feature("no.such.feature") == 0
-        await client.close()
-
-    play(act)
-
-
-def test_a_finalized_feature_has_the_level_of_the_cluster() -> None:
-    async def act(stage: Stage) -> None:
-        stage.world.cluster.set_transaction_version(2)
-        client = client_on(stage)
-        assert await client.finalized_feature("transaction.version") == 2
+        assert await client.transaction_version() == version
         await client.close()
 
     play(act)
@@ -304,7 +296,7 @@ def test_a_server_that_refuses_the_client_ends_no_question_that_another_can_answ
             config = ProducerConfig(**stage.world.spec.options)
             client = CoordinatorClient(config, dialer=dialer)
             assert await client.ask(coordinator_queries.brokers())
-            assert await client.finalized_feature("no.such.feature") == 0
+            assert await client.transaction_version() == 2
             await client.close()
 
     play(act, brokers=3)
