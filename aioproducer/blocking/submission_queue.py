@@ -80,7 +80,6 @@ class SubmissionQueue:
         self._delivery_timeout = config.delivery_timeout_ms / 1000
         # Of the loop alone:
         self._in_hand: list[Entry] = []
-        self._retry_until = 0.0
         self._rounds = 0
         self._watchers: list[tuple[int, asyncio.Future[None]]] = []
         self._more: asyncio.Event = asyncio.Event()
@@ -205,14 +204,14 @@ class SubmissionQueue:
 
     async def _append_all(self) -> None:
         append = self._engine.appender.fast_path.append
-        self._retry_until = self._engine.loop.time() + self._delivery_timeout
+        retry_until = self._engine.loop.time() + self._delivery_timeout
         for handle, topic, value, key, headers, partition, timestamp_ms in self._in_hand:
             outcome: Delivery | Refused | None
             try:
                 outcome = append(topic, value, key, headers, partition, timestamp_ms)
                 if outcome is None:
                     parts = (topic, key, value, headers, partition, timestamp_ms)
-                    outcome = await self._append(parts)
+                    outcome = await self._append(parts, retry_until)
             except KafkaError as error:
                 outcome = self._refuse(topic, partition, error)
             except Exception as error:  # of a partitioner: it concerns one record
@@ -220,9 +219,9 @@ class SubmissionQueue:
                 outcome = self._refuse(topic, partition, failure)
             handle.hand_over(outcome)
 
-    async def _append(self, parts: RecordParts) -> Delivery:
+    async def _append(self, parts: RecordParts, retry_until: float) -> Delivery:
         engine, topic = self._engine, parts[0]
-        while engine.loop.time() < self._retry_until and topic in self.topics:
+        while engine.loop.time() < retry_until and topic in self.topics:
             engine.check_usable()
             try:
                 return await engine.appender.append(parts)
