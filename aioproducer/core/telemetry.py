@@ -160,7 +160,7 @@ class Telemetry:
             return
         self.wait_for_push(now)
         if before is None or before.id != self.subscription.id:
-            spread = _EARLIEST + (_LATEST - _EARLIEST) * self._rng.random()
+            spread = self._rng.uniform(_EARLIEST, _LATEST)
             self.next_at = now + max(self.subscription.interval * spread, self._shortest_pause)
 
     def _choose_codec(self, accepted: Iterable[int]) -> int:

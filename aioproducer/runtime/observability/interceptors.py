@@ -115,8 +115,7 @@ class InterceptorChain:
 
     def refused(self, parts: RecordParts, error: BaseException) -> None:
         """Report a record that was not accepted."""
-        partition = parts[4] if isinstance(parts[4], int) else -1
-        self._report(_metadata(parts, partition), error, parts[3])
+        self._report(_metadata(parts), error, parts[3])
 
     def on_cluster(self, cluster: ClusterInfo) -> None:
         """Schedule `on_cluster` after a metadata update if the cluster is new."""
@@ -231,11 +230,12 @@ def _metadata_of(delivery: Delivery) -> RecordMetadata:
     )
 
 
-def _metadata(parts: RecordParts, partition: int) -> RecordMetadata:
-    topic, key, value, _, _, timestamp_ms = parts
+def _metadata(parts: RecordParts) -> RecordMetadata:
+    """Return what is known of a record that was not accepted."""
+    topic, key, value, _, partition, timestamp_ms = parts
     return RecordMetadata(
         topic if isinstance(topic, str) else "",
-        partition,
+        partition if isinstance(partition, int) else -1,
         None,
         timestamp_ms if isinstance(timestamp_ms, int) else -1,
         TimestampType.CREATE_TIME,
