@@ -35,6 +35,7 @@ from aioproducer.core.metadata.metadata import Metadata
 from aioproducer.core.sending.reasons import Reason
 from aioproducer.core.sending.sender import Sender
 from aioproducer.core.stats import ProducerStats
+from aioproducer.core.transactions.coordinators import CoordinatorSession
 from aioproducer.errors import (
     KafkaError,
     KafkaTimeoutError,
@@ -58,6 +59,7 @@ from aioproducer.runtime.legacy_brokers import are_old, refuse_what_they_lack
 from aioproducer.runtime.observability.interceptors import InterceptorChain
 from aioproducer.runtime.observability.registry import MetricsRegistry
 from aioproducer.runtime.observability.telemetry import TelemetryReporter
+from aioproducer.runtime.security_settings import principal_of
 from aioproducer.runtime.send.appender import RecordAppender
 from aioproducer.runtime.send.batch_appender import SendPath
 from aioproducer.runtime.send.fast_path import wall_clock_ms
@@ -263,8 +265,13 @@ class ProducerEngine:
     def _make_transaction_task(self) -> TransactionTask | None:
         if self._transactions is None:
             return None
-        session = self.driver.transactions = settings.make_coordinator_session(
-            self.config, self._transactions, self._rng, self.metadata, self.accumulator
+        session = self.driver.transactions = CoordinatorSession(
+            self._transactions,
+            settings.retry_backoff(self.config),
+            self._rng,
+            self.metadata,
+            self.accumulator,
+            principal=principal_of(self.config),
         )
         return TransactionTask(
             self._transactions,

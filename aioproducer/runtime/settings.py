@@ -17,7 +17,6 @@ from aioproducer.core.metadata.metadata import NEVER_S, Metadata
 from aioproducer.core.metadata.requests import MetadataRequests
 from aioproducer.core.sending.idempotence import Sequencer
 from aioproducer.core.sending.sender import SenderSettings
-from aioproducer.core.transactions.coordinators import CoordinatorSession
 from aioproducer.core.transactions.manager import TransactionManager
 from aioproducer.core.transactions.sequencer import TransactionalSequencer
 from aioproducer.metrics.sampling import Sampling
@@ -33,7 +32,6 @@ if TYPE_CHECKING:
     from uuid import UUID
 
     from aioproducer.config import ProducerConfig
-    from aioproducer.core.batching.accumulator import RecordAccumulator
 
 
 _log = log.get("runtime")
@@ -147,24 +145,6 @@ def make_transactions(
         config.transaction_timeout_ms,
         two_phase=config.transaction_two_phase_commit_enable,
         topic_ids=topic_ids,
-    )
-
-
-def make_coordinator_session(
-    config: ProducerConfig,
-    transactions: TransactionManager,
-    rng: Random,
-    metadata: Metadata,
-    accumulator: RecordAccumulator,
-) -> CoordinatorSession:
-    """Make the state machine of requests to coordinators."""
-    return CoordinatorSession(
-        transactions,
-        retry_backoff(config),
-        rng,
-        metadata,
-        accumulator,
-        principal=principal_of(config),
     )
 
 
