@@ -222,7 +222,7 @@ class MetadataTask(TurnTask):
             self._on_update()
             self.waits.resume_decided(now, self._asked)
             if self._metadata.last_answer_is_full:
-                self.waits.resume_refreshes(now)
+                self.waits.resume_refreshes()
             return
         # It may have restarted and not joined the cluster again: others are asked before it.
         self._client.avoided.add(self._asked_node)

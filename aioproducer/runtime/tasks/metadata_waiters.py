@@ -99,7 +99,7 @@ class MetadataWaiters:
             if future.done() and not future.cancelled():
                 future.exception()
 
-    def resume_refreshes(self, now: float) -> None:
+    def resume_refreshes(self) -> None:
         """Resume the callers of `refresh` after a full answer to the last request."""
         for future, before in self._refreshes.items():
             if before < self.requests_sent:

@@ -195,7 +195,7 @@ def test_refreshes_and_waits_that_have_ended_are_not_kept() -> None:
             await asyncio.sleep(0)
         assert len(loop.futures) == 5
         scene.answer(t=1)
-        scene.waiters.resume_refreshes(scene.loop.time())
+        scene.waiters.resume_refreshes()
         await asyncio.sleep(0)
         for call in calls:
             call.cancel()
