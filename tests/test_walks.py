@@ -13,8 +13,6 @@ from aioproducer.config import OPTIONS
 from aioproducer.config.table import CoreOptions
 from aioproducer.config.table_security import SecurityOptions
 from aioproducer.errors.advice import ADVICE
-from aioproducer.wire.api_keys import ApiKey
-from aioproducer.wire.messages import MODULES
 
 ROOT = Path(__file__).parents[1]
 pytestmark = pytest.mark.skipif(not (ROOT / ".ci").exists(), reason="not a checkout")
@@ -47,13 +45,6 @@ def test_every_option_is_a_field_of_the_two_tables() -> None:
 
 def test_advice_has_a_text_for_each_code() -> None:
     assert all(text and not text.endswith(".") for text in ADVICE.values())
-
-
-def test_every_api_with_a_module_of_messages_has_a_key() -> None:
-    folder = ROOT / "aioproducer" / "wire" / "messages"
-    for api, module in MODULES.items():
-        assert (folder / f"{module}.py").exists()
-        assert api in ApiKey.__members__
 
 
 def test_the_files_for_the_place_that_hosts_the_repository_are_well_formed() -> None:

@@ -707,8 +707,8 @@ MUTANTS = (
     Mutant(
         "wait for the last of all backoffs",
         "net/client.py",
-        "        return min((at for at in moments if at > now), default=_INFINITY)\n",
-        "        return max((at for at in moments if at > now), default=_INFINITY)\n",
+        "        return min((at for at in moments if at > now), default=inf)\n",
+        "        return max((at for at in moments if at > now), default=inf)\n",
     ),
     Mutant(
         "count a partition that is left out of a response as not written",
