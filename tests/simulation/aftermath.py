@@ -7,12 +7,22 @@ during the faults.
 from __future__ import annotations
 
 import asyncio
+import gc
+from collections.abc import AsyncIterator
+from itertools import dropwhile
+from math import inf
 
 from aioproducer import Producer
-from aioproducer.errors import BufferFullError, KafkaError, ProducerClosedError
+from aioproducer.errors import (
+    BufferFullError,
+    KafkaError,
+    ProducerClosedError,
+    RecordsFailedError,
+)
 from aioproducer.net.connection import Connection
 from aioproducer.records import murmur2_partition
 from aioproducer.testing.broker import TopicSpec
+from aioproducer.testing.faults import FaultScript
 from aioproducer.testing.world.producer import SimProducer
 from aioproducer.testing.world.weather import Condition, Direction, Effect
 from aioproducer.testing.world.world import SimWorld
@@ -22,6 +32,9 @@ from simulation.ledger import CallState, Entry, Ledger
 
 _TASK = -2
 _KEYS, _TWO_REQUESTS = 4, 2
+_TURNS = 3
+_RECORDS, _SMALL_BATCH = 12, 2000
+_LITTLE_MEMORY = 10_000
 _MOST_TOPICS = 40
 """Each may have to wait for its metadata, and a run may have hundreds."""
 _PORT = 9092
@@ -74,6 +87,10 @@ class Aftermath:
             await self._check_linger()
             await self._check_wait_for_memory()
             await self._check_bulk()
+            await self._check_leaderless()
+            await self._check_keys_in_bulk()
+            await self._check_cancelled_bulk()
+            await self._check_shared_bound()
             await self._check_new_topic()
             await self._check_throttling()
             await self._check_oblivion()
@@ -141,16 +158,9 @@ class Aftermath:
 
     async def _check_free_memory(self) -> None:
         """A record does not have to wait while no other is pending."""
-        entry = self._entry(min(self._world.cluster.topics), None, 0)
-        try:
-            entry.delivery = self._producer.send_nowait(entry.topic, entry.value, partition=0)
-        except KafkaError as error:
-            entry.state, entry.error = CallState.REFUSED, error
-            if isinstance(error, BufferFullError):
-                self._ledger.false_reports.append(f"{entry.label}: {error}")
-        else:
-            entry.state = CallState.ACCEPTED
-        entry.settled_at = self._world.now()
+        entry = self._sent_nowait(min(self._world.cluster.topics), 0)
+        if isinstance(entry.error, BufferFullError):
+            self._ledger.false_reports.append(f"{entry.label}: {entry.error}")
         await self._outcome_of(entry)
 
     async def _check_single_records(self) -> None:
@@ -189,6 +199,130 @@ class Aftermath:
         if await self._producer.engine.metadata_task.waits.refresh(until):
             await self._check_keys_of(name, count + 1)
         await self._producer.flush()
+
+    async def _check_leaderless(self) -> None:
+        """Records without a key go on in the partitions that have a leader."""
+        cluster, config = self._world.cluster, self._config
+        engine, name = self._producer.engine, min(cluster.topics)
+        topic = cluster.topics[name]
+        last = topic.partitions[-1]
+        leader, until = last.leader, self._world.now() + config.max_block_ms / 1000
+        if (
+            len(topic.partitions) < _TWO_PARTITIONS
+            or config.batch_size > _SMALL_BATCH
+            or topic.config.max_message_bytes < _ROW_BYTES + _OVERHEAD
+        ):
+            return
+        await self._producer.flush()
+        self._world.disturb(config.max_block_ms / 1000 + _SLACK_S)
+        last.lead_by(NO_LEADER)
+        await engine.metadata_task.waits.refresh(until)
+        described = engine.metadata.topic(name)
+        is_known = described is not None and described.partitions[-1].leader == NO_LEADER
+        entries = [self._sent_nowait(name, None, _ROW_BYTES) for _ in range(_RECORDS)]
+        cluster.move_leader(name, last.index, leader)
+        chosen = [each.delivery.partition for each in entries if each.delivery is not None]
+        # The partition that was chosen before may be used until it has got its share.
+        if is_known and last.index in dropwhile(lambda each: each == chosen[0], chosen):
+            self._ledger.false_reports.append(f"{name}-{last.index} has no leader, and is chosen")
+        for entry in entries:
+            await self._outcome_of(entry)
+
+    async def _check_keys_in_bulk(self) -> None:
+        """Keys are spread over a new partition that is seen while a bulk call goes on."""
+        cluster, waits = self._world.cluster, self._producer.engine.metadata_task.waits
+        if self._config.max_block_ms < _LEAST_BLOCK_MS or not self._config.linger_ms:
+            return
+        name = min(cluster.topics)
+        count = len(cluster.topics[name].partitions)
+        entries: list[Entry] = []
+
+        async def rows() -> AsyncIterator[tuple[object, ...]]:
+            for partitions in (count, count + 1):
+                if partitions > count:
+                    cluster.create_partitions(name, partitions)
+                    until = self._world.now() + self._config.max_block_ms / 1000
+                    if not await waits.refresh(until):
+                        return
+                # Batches of one record would be sent at once, since the call awaits each.
+                for number in range(2 * _KEYS):
+                    entry = self._entry(name, b"k%d" % (number % _KEYS))
+                    entry.state = CallState.UNKNOWN
+                    if partitions > count:
+                        entry.partitions = range(partitions, partitions + 1)
+                    entries.append(entry)
+                    yield entry.key, entry.value
+
+        await self._producer.send_many(name, rows())
+        for entry in entries:
+            entry.settled_at = self._world.now()
+
+    async def _check_cancelled_bulk(self) -> None:
+        """A bulk call that is cancelled reads no outcome: failures after it are reported.
+
+        Each of two flushes that wait raises.
+        """
+        await self._producer.flush()
+        stats, name = self._producer._usable().stats, min(self._world.cluster.topics)
+        entries = [self._entry(name, None, 0) for _ in range(_KEYS)]
+        call = asyncio.ensure_future(
+            self._producer.send_many(name, [each.value for each in entries], partition=0)
+        )
+        for _ in range(_TURNS):
+            await asyncio.sleep(0)
+        call.cancel()
+        await asyncio.wait([call])
+        del call
+        reported = stats.unretrieved_failures
+        flushes = [
+            asyncio.ensure_future(self._producer.flush(raise_failures=True)) for _ in range(2)
+        ]
+        await asyncio.sleep(0)
+        failed = self._producer.purge(in_flight=True)
+        raised = await asyncio.gather(*flushes, return_exceptions=True)
+        if failed and not all(isinstance(each, RecordsFailedError) for each in raised):
+            self._ledger.false_reports.append(f"{failed} failed, two flushes end with {raised}")
+        await asyncio.sleep(_SLACK_S)
+        for entry in entries:
+            entry.state, entry.settled_at = CallState.UNKNOWN, self._world.now()
+        gc.collect()
+        await asyncio.sleep(0)
+        if stats.unretrieved_failures != reported + failed:
+            reported = stats.unretrieved_failures - reported
+            self._ledger.false_reports.append(f"{failed} failed after a bulk call, {reported} told")
+
+    async def _check_shared_bound(self) -> None:
+        """A call that waits for metadata, then for memory, takes `max_block_ms` at most."""
+        config, cluster = self._config, self._world.cluster
+        if (
+            config.max_block_ms > _LEAST_BLOCK_MS
+            or config.delivery_timeout_ms < _LONG_BLOCK_MS
+            or config.buffer_memory > _LITTLE_MEMORY
+            or config.enqueue_timeout_ms is not None
+            or config.value_serializer is not None
+            or not config.acks_value
+        ):
+            return
+        name, block_s = min(cluster.topics), config.max_block_ms / 1000
+        count = len(cluster.topics[name].partitions)
+        self._world.disturb(block_s + _SLACK_S)
+        faults = FaultScript(cluster.faults)
+        fault = faults.every("produce").answers("NOT_ENOUGH_REPLICAS")
+        entries = []
+        for number in range(_LITTLE_MEMORY):
+            entries.append(self._sent_nowait(name, number % count))
+            if entries[-1].error is not None:
+                break
+        sending = asyncio.ensure_future(self._sent(name, None, count))
+        await asyncio.sleep(block_s * _MORE_THAN_HALF)
+        cluster.create_partitions(name, count + 1)
+        entries.append(await sending)
+        took = (entries[-1].settled_at or inf) - entries[-1].asked_at
+        faults.remove(fault)
+        if took > block_s + _AT_ONCE_S:
+            self._ledger.late_ends.append(f"{entries[-1].label}: send() took {took:.3f} s")
+        for entry in entries:
+            await self._outcome_of(entry)
 
     async def _check_linger(self) -> None:
         """A record lingers, and a flush does not wait for the end of that."""
@@ -389,7 +523,21 @@ class Aftermath:
         entry.settled_at = self._world.now()
         return entry
 
-    def _entry(self, topic: str, key: bytes | None, partition: int | None, size: int = 0) -> Entry:
+    def _sent_nowait(self, topic: str, partition: int | None, size: int = 0) -> Entry:
+        """Send a record with a new name without a wait; its entry has the error."""
+        entry = self._entry(topic, None, partition, size)
+        try:
+            entry.delivery = self._producer.send_nowait(topic, entry.value, partition=partition)
+        except KafkaError as error:
+            entry.state, entry.error = CallState.REFUSED, error
+        else:
+            entry.state = CallState.ACCEPTED
+        entry.settled_at = self._world.now()
+        return entry
+
+    def _entry(
+        self, topic: str, key: bytes | None, partition: int | None = None, size: int = 0
+    ) -> Entry:
         """Return the entry of a record with a new name, and a value of at least so many bytes."""
         self._number += 1
         name = b"<aftermath/%d>" % self._number

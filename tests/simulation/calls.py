@@ -20,10 +20,11 @@ from collections.abc import AsyncIterator
 import pyarrow as pa
 
 from aioproducer.errors import KafkaError, ProducerClosedError
+from aioproducer.runtime.bulk.send_many import Item
 from aioproducer.runtime.delivery import Delivery
 from aioproducer.types import Record
 from simulation.ledger import CallState, Entry
-from simulation.workload import Style, Workload
+from simulation.workload import Style, Workload, as_tuples
 
 _PAUSES_S = (0.0, 0.001, 0.02, 0.3)
 _PAUSES_OF_SOURCE_S = (0.3, 0.02, 0.0)
@@ -87,8 +88,8 @@ class MoreCalls(Workload):
         )
         await self._call_in_bulk(draft, call, "send_arrow")
 
-    async def _source_of(self, items: list[Record]) -> AsyncIterator[Record]:
-        for number, item in enumerate(items):
+    async def _source_of(self, items: list[Record]) -> AsyncIterator[Item]:
+        for number, item in enumerate(as_tuples(items)):
             yield item
             if number < len(_PAUSES_OF_SOURCE_S):
                 await asyncio.sleep(_PAUSES_OF_SOURCE_S[number])

@@ -56,6 +56,8 @@ class Entry:
         whole: All records of its batch, which is written whole or not at all; else empty.
         transaction: The number of its transaction in the run's books; None outside of any.
         source: What it was made of, where that was read from a topic.
+        partitions: How many partitions metadata had during its call, the least and the most; empty
+            if that is not known.
     """
 
     name: bytes
@@ -81,6 +83,7 @@ class Entry:
     whole: Sequence[Entry] = ()
     transaction: int | None = None
     source: Source | None = None
+    partitions: range = range(0)
 
     @property
     def arguments(self) -> dict[str, Any]:
@@ -155,5 +158,7 @@ class Ledger:
     """What did not work although everything was healed."""
     alarms: list[Alarm] = field(default_factory=list)
     """Losses of acknowledged records that the producer reported."""
+    refused_later: int = 0
+    """Records that a blocking producer refused after its call, which count as failed."""
     dropped: list[Entry] = field(default_factory=list)
     """Accepted entries whose delivery was thrown away."""

@@ -26,8 +26,11 @@ from simulation.waiting import (
     Numbers,
     Steps,
     broken_while_waiting,
+    buffers_with_two_owners,
+    gathers_although_waiting,
     lingers_although_awaited,
     links_are_old,
+    more_records_than_allowed,
     numbers_on_wire,
 )
 from simulation.workload import LARGEST_BURST
@@ -57,6 +60,8 @@ _LONGEST_DIAL_S = 8.0
 """And the pause before it."""
 _LATE_S = 0.1
 """How late a timer may be."""
+_LONGEST_SPAN_S = 1.0
+"""Between the first and the last record of a part."""
 _LONG_BACKOFF_MS = 100
 """Longer than all turns of a loop at one instant."""
 _MOST_ATTEMPTS, _ATTEMPTS_PER_S = 20, 12
@@ -116,6 +121,9 @@ class LivenessWatch:
                 if _is_running(producer.engine):
                     self.violations += _oversleeps_expiry(producer.engine, self._now())
                     self.violations += links_are_old(producer.engine, self._now())
+                    self.violations += buffers_with_two_owners(producer.engine, self._now())
+                    self.violations += gathers_although_waiting(producer.engine, self._now())
+                    self.violations += more_records_than_allowed(producer.engine, self._now())
         if jump_s < _LONG_JUMP_S and self._jumps % _CHECKED_EACH:
             return
         if len(self.violations) >= _MOST_REPORTED:
@@ -130,7 +138,7 @@ class LivenessWatch:
                 self.violations += _repeated_too_often(producer.engine, self._now())
                 self.violations += _not_asked_after_failure(producer.engine, self._now())
                 self.violations += _unreachable_coordinator_kept(producer.engine, self._now())
-                self.violations += _parts_expire_late(producer.engine, self._now())
+                self.violations += _parts_expire_otherwise(producer.engine, self._now())
                 self.violations += _aborted_additions_kept(producer.engine, self._now())
                 self.violations += broken_while_waiting(producer.engine, self._now())
                 self.violations += self._older_leaders(producer)
@@ -350,11 +358,19 @@ def _unreachable_coordinator_kept(engine: ProducerEngine, now: float) -> Iterato
             yield f"at {now:.3f}: coordinator {node_id} is kept, which cannot be reached: {failure}"
 
 
-def _parts_expire_late(engine: ProducerEngine, now: float) -> Iterator[str]:
-    """Parts of a batch whose delivery timeout began later than that of their records."""
+def _parts_expire_otherwise(engine: ProducerEngine, now: float) -> Iterator[str]:
+    """Parts of a batch whose delivery timeout began later than that of their records, or earlier.
+
+    Records that waited for metadata share a part if they are of about the same age.
+    """
     for batch in engine.accumulator.pinned:
-        if any(part.created_at > batch.created_at for part in batch.parts):
-            yield f"at {now:.3f}: {batch.topic_partition}: a part is younger than its records"
+        for part in batch.parts:
+            younger_s = part.created_at - batch.created_at
+            if not -_LONGEST_SPAN_S - _LATE_S <= younger_s <= 0:
+                yield (
+                    f"at {now:.3f}: a part of {part.topic_partition} is {younger_s:.3f} s younger "
+                    "than its records"
+                )
 
 
 def _aborted_additions_kept(engine: ProducerEngine, now: float) -> Iterator[str]:

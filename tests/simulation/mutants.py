@@ -1685,6 +1685,71 @@ MUTANTS += (
     ),
 )
 
+# -- the eleventh round ----------------------------------------------------------------------------
+
+MUTANTS += (
+    Mutant(
+        "let records of any age share the delivery timeout of the first",
+        "runtime/send/early.py",
+        "            or created_at - part.created_at > _LONGEST_SPAN_S\n        ):",
+        "        ):",
+    ),
+    Mutant(
+        "tell interceptors nothing of a cancelled send",
+        "client/producer.py",
+        "        except BaseException as error:\n            chain.refused(parts, error)",
+        "        except Exception as error:\n            chain.refused(parts, error)",
+    ),
+    Mutant(
+        "keep the batches of a bulk call open in its second pause",
+        "runtime/bulk/run.py",
+        "        self._is_watched = False\n        if not self._goes_on:",
+        "        if not self._goes_on:",
+    ),
+    Mutant(
+        "keep the number of partitions for a whole bulk call",
+        "runtime/bulk/target.py",
+        "        if meta is not self._meta:",
+        "        if self._meta is None and meta is not None:",
+    ),
+    Mutant(
+        "read the failures of a cancelled bulk call",
+        "runtime/bulk/run.py",
+        "            batch.remove_listener(tracked)\n        self._outstanding.clear()\n",
+        "            pass\n",
+    ),
+    Mutant(
+        "wait for memory anew after a wait for metadata",
+        "runtime/send/appender.py",
+        "now + block if deadline is None else deadline",
+        "now + block",
+    ),
+    Mutant(
+        "raise failures in one of two flushes",
+        "runtime/engine.py",
+        "            self._raise_failures(raised)",
+        "            self._raise_failures(self._failures_raised)",
+    ),
+    Mutant(
+        "flush without the records handed over after those in hand",
+        "blocking/submission_queue.py",
+        "bool(self._in_hand) + bool(self._pending)",
+        "bool(self._in_hand) or bool(self._pending)",
+    ),
+    Mutant(
+        "give the buffer of the spare batch to another one",
+        "core/batching/buffer_pool.py",
+        "self._reclaim_exposed is not None and len(self._free) == 1:",
+        "self._reclaim_exposed is not None and len(self._free) == 0:",
+    ),
+    Mutant(
+        "weight partitions without a leader",
+        "core/batching/partitioners.py",
+        "usable = partition in available and not slow",
+        "usable = not slow",
+    ),
+)
+
 
 def hunt(mutant: Mutant, seeds: int) -> str | None:
     """The first seed that finds the mutant, with its oracles; None when none does."""

@@ -29,12 +29,13 @@ from aioproducer.errors import (
     MetadataTimeoutError,
     RebootstrapRequiredError,
 )
+from aioproducer.records import murmur2_partition
 from aioproducer.records.batch import DecodedRecord, read_batches
 from aioproducer.types import Persistence, TimestampType, TopicPartition
 from simulation.evidence import Evidence, Log, name_of
 from simulation.history import contradictions
 from simulation.ledger import CallState, Entry
-from simulation.scenario import CHAOS_S
+from simulation.scenario import CHAOS_S, Observer
 
 _RECOVERY_S = 12.0
 """A healthy cluster takes at least something within that long."""
@@ -87,7 +88,8 @@ def every_call_ended(e: Evidence) -> Iterator[str]:
 def the_counts_add_up(e: Evidence) -> Iterator[str]:
     """Every accepted record is counted as acknowledged or as failed."""
     stats = e.counts
-    if stats.records_appended != stats.records_acknowledged + stats.records_failed:
+    failed = stats.records_failed - e.ledger.refused_later
+    if stats.records_appended != stats.records_acknowledged + failed:
         yield f"the counts do not add up: {stats}"
 
 
@@ -119,13 +121,21 @@ def _differences(entry: Entry, record: DecodedRecord) -> Iterator[str]:
 
 
 def partition_is_obeyed(e: Evidence) -> Iterator[str]:
-    """A record for a partition goes there; equal keys meet in one while the topic does not grow."""
+    """A record for a partition goes there, and one with a key where Java sends it.
+
+    The latter by a number of partitions that metadata had during its call.
+    """
+    deleted = {topic.name for topic in e.cluster.deleted}
     for entry in e.ledger.entries:
         for place in e.copies.get(entry.name, ()):
             if place.where.topic != entry.topic:
                 yield f"{entry.label}: found in {place.where.topic}"
             elif entry.partition not in {None, place.where.partition}:
                 yield f"{entry.label}: found in partition {place.where.partition}"
+            elif entry.partition is None and entry.key is not None and entry.topic not in deleted:
+                chosen = {murmur2_partition(entry.key, count) for count in entry.partitions}
+                if chosen and place.where.partition not in chosen:
+                    yield f"{entry.label}: its key does not belong to {place.where.partition}"
 
 
 def failures_state_persistence(e: Evidence) -> Iterator[str]:
@@ -218,7 +228,8 @@ def no_failure_is_unhandled_that_was_read(e: Evidence) -> Iterator[str]:
     """`on_delivery_error` and the log report all failures that no task has read, and only these."""
     if e.transactions is not None:
         return
-    reported, failed = e.counts.unretrieved_failures, e.counts.records_failed
+    reported = e.counts.unretrieved_failures
+    failed = e.counts.records_failed - e.ledger.refused_later
     unknown = sum(each.state is CallState.UNKNOWN for each in e.ledger.entries)
     most = len(e.ledger.dropped) + unknown
     if reported > most:
@@ -227,6 +238,22 @@ def no_failure_is_unhandled_that_was_read(e: Evidence) -> Iterator[str]:
     read = sum(each.error is not None for each in accepted)
     if reported < failed - read - unknown:
         yield f"{reported} failures are reported as unhandled, {failed} failed, {read} were read"
+
+
+def interceptors_see_every_record_once(e: Evidence) -> Iterator[str]:
+    """`on_acknowledgement` is called once for each record of `on_send`, with its outcome.
+
+    Not for the records of a process that was killed, nor for whole batches.
+    """
+    for observer in e.config.interceptor_classes if e.transactions is None else ():
+        if not isinstance(observer, Observer):
+            continue
+        if observer.shown != len(observer.told):
+            yield f"{observer.shown} records were sent, {len(observer.told)} outcomes were reported"
+        acknowledged = {None, *(metadata for metadata, error in observer.told if error is None)}
+        for entry in e.ledger.entries:
+            if not entry.whole and entry.metadata not in acknowledged:
+                yield f"{entry.label} is acknowledged, and no interceptor was told"
 
 
 def sequences_are_never_reused(e: Evidence) -> Iterator[str]:
@@ -588,6 +615,7 @@ ORACLES = (
     alarms_are_true,
     nothing_is_lost_silently,
     no_failure_is_unhandled_that_was_read,
+    interceptors_see_every_record_once,
     sequences_are_never_reused,
     producer_ids_are_the_clusters_own,
     no_epoch_goes_on_in_a_new_topic,

@@ -17,7 +17,7 @@ from aioproducer.testing.security import ListenerSecurity
 from aioproducer.testing.world.cluster import ReplicationTiming
 from aioproducer.testing.world.faults import Shape
 from aioproducer.testing.world.spec import WorldSpec
-from aioproducer.types import Record, TopicMetadata
+from aioproducer.types import HeaderPairs, Record, RecordMetadata, TopicMetadata
 from aioproducer.wire.api_keys import ApiKey
 from simulation.transactions.plan import OUTPUT_TOPIC, Plan
 
@@ -60,6 +60,8 @@ _SHARE_OF_REBOOTSTRAPS = 0.12
 _SHARE_OF_PARTITIONERS = 0.12
 _SHARE_WITHOUT_RESPONSES, _SHARE_OF_SMALL_REQUESTS = 0.06, 0.2
 _SHARE_OF_MORE_CALLS = 0.3
+_SHARE_OF_HAND_OVERS = 0.08
+_HOOKS = ("value_serializer", "interceptor_classes")
 _SHARE_OF_BOUNDED_QUEUES = 0.6
 _ENQUEUE_TIMEOUTS_MS, _FEW_RECORDS = (0, 20, 500, -1), (2, 8)
 _BOUNDS = ("buffer_max_records", "batch_max_records")
@@ -112,6 +114,7 @@ class Scenario(WorldSpec):
         starts_early: Whether records are sent before the producer has metadata, if it has no
             transactions.
         more_calls: Whether tasks also make the calls of `simulation.calls`.
+        hands_over: Whether tasks send as the threads of a blocking producer do.
     """
 
     tasks: int
@@ -129,6 +132,7 @@ class Scenario(WorldSpec):
     large_records: bool = False
     starts_early: bool = False
     more_calls: bool = False
+    hands_over: bool = False
 
     @property
     def writes_by_id(self) -> bool:
@@ -255,6 +259,17 @@ def with_more_calls(scenario: Scenario, rng: random.Random) -> Scenario:
     return replace(scenario, options=options, more_calls=True)
 
 
+def with_hand_over(scenario: Scenario, rng: random.Random) -> Scenario:
+    """The scenario, in a share of the runs with tasks that hand their records over.
+
+    Records for serializers and interceptors are not handed over.
+    """
+    if scenario.more_calls or rng.random() >= _SHARE_OF_HAND_OVERS:
+        return scenario
+    options = {name: each for name, each in scenario.options.items() if name not in _HOOKS}
+    return replace(scenario, options=options, hands_over=True)
+
+
 def _choose_partition(
     topic: str, key: bytes | None, value: bytes | None, cluster: TopicMetadata
 ) -> int | None:
@@ -306,14 +321,28 @@ def _bounds(rng: random.Random) -> dict[str, Any]:
     return bounds
 
 
-class _Observer:
-    """An interceptor that changes nothing."""
+class Observer:
+    """An interceptor that changes nothing.
+
+    Attributes:
+        shown: How many records it has seen before they were sent.
+        told: The outcome of each record: its metadata and error.
+    """
+
+    def __init__(self) -> None:
+        self.shown: int = 0
+        self.told: list[tuple[RecordMetadata, BaseException | None]] = []
 
     def on_send(self, record: Record) -> Record:
+        """Count a record."""
+        self.shown += 1
         return record
 
-    def on_acknowledgement(self, metadata: object, error: object, headers: object) -> None:
-        pass
+    def on_acknowledgement(
+        self, metadata: RecordMetadata, error: BaseException | None, headers: HeaderPairs
+    ) -> None:
+        """Note the outcome of a record."""
+        self.told.append((metadata, error))
 
 
 def _serialize(value: bytes | None) -> bytes | Awaitable[bytes] | None:
@@ -332,7 +361,7 @@ def _user_objects(rng: random.Random) -> dict[str, Any]:
     """Draw whether an interceptor observes the records, and a serializer waits for some."""
     objects: dict[str, Any] = {}
     if rng.random() < 0.15:
-        objects["interceptor_classes"] = (_Observer(),)
+        objects["interceptor_classes"] = (Observer(),)
     if rng.random() < 0.15:
         objects["value_serializer"] = _serialize
     return objects

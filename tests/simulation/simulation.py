@@ -45,6 +45,7 @@ from simulation.evidence import (
     names_lost,
 )
 from simulation.faults import draw_odd_answers, draw_schedule
+from simulation.hand_over import HandingProducer, HandingWorkload
 from simulation.ledger import Alarm, CallState, Entry, Ledger
 from simulation.liveness import LivenessWatch, recovery_bound
 from simulation.oracles import Violation, judge, recoveries
@@ -52,6 +53,7 @@ from simulation.scenario import (
     CHAOS_S,
     Scenario,
     draw_scenario,
+    with_hand_over,
     with_more_calls,
     with_more_options,
     with_plan,
@@ -198,6 +200,7 @@ class Simulation:
         else:
             theme = draw_theme(themes, chance.of("newer theme"))
             drawn = with_more_calls(drawn, chance.of("more calls"))
+            drawn = with_hand_over(drawn, chance.of("hand-over"))
         theme = setup.theme or theme
         if plan is None:
             drawn = with_more_options(drawn, chance.of("more options"))
@@ -358,8 +361,11 @@ class Simulation:
     def _start_tasks(self, producer: SimProducer) -> list[asyncio.Task[None]]:
         scenario = self.scenario
         kind = MoreCalls if scenario.more_calls else Workload
+        sends_by: Any = producer
+        if scenario.hands_over:
+            kind, sends_by = HandingWorkload, HandingProducer(producer, self.ledger)
         work = kind(
-            producer,
+            sends_by,
             scenario.shape,
             self.ledger,
             self.trace,
@@ -370,10 +376,13 @@ class Simulation:
             large_records=scenario.large_records,
         )
         each = scenario.records // scenario.tasks + 1
-        return [
+        tasks = [
             asyncio.ensure_future(work.run(i, self.chance.of(f"task {i}"), each, CHAOS_S))
             for i in range(scenario.tasks)
         ]
+        return (
+            [*tasks, asyncio.ensure_future(sends_by.end(tasks))] if scenario.hands_over else tasks
+        )
 
     async def _end_in_peace(
         self, producer: SimProducer, tasks: Sequence[asyncio.Task[None]]

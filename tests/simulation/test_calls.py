@@ -4,22 +4,32 @@ from __future__ import annotations
 
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
-from aioproducer.errors import BufferExhaustedError
+from aioproducer.errors import BufferExhaustedError, RecordsFailedError
 from aioproducer.types import RecordMetadata, TimestampType, TopicPartition
 from simulation.evidence import Log
 from simulation.ledger import CallState, Entry, Ledger
 from simulation.oracles import (
     contents_are_kept,
+    interceptors_see_every_record_once,
     offsets_of_bulk_calls_are_true,
+    partition_is_obeyed,
     waits_for_memory_are_bounded,
     whole_batches_are_whole,
+)
+from simulation.scenario import Observer
+from simulation.waiting import (
+    buffers_with_two_owners,
+    gathers_although_waiting,
+    more_records_than_allowed,
 )
 from simulation.workload import Workload
 
 _LOG = Log(TopicPartition("t", 0), 0)
+_METADATA = RecordMetadata("t", 0, 4, 0, TimestampType.CREATE_TIME, -1, 3)
 
 
 def _entry(name: bytes) -> Entry:
@@ -114,3 +124,91 @@ async def test_a_callback_before_the_outcome_is_found_out() -> None:
     work = Workload(nothing, nothing, ledger, nothing, nothing, purges=False)
     work._count_notices(entry)
     assert len(ledger.false_reports) == 1
+
+
+@pytest.mark.parametrize(
+    ("shown", "told", "found"), [(1, [4], 0), (2, [4], 1), (1, [4, 4], 1), (1, [5], 1), (1, [], 2)]
+)
+def test_an_interceptor_that_does_not_see_each_outcome_once_is_found_out(
+    shown: int, told: list[int], found: int
+) -> None:
+    entry, observer = _entry(b"1"), Observer()
+    entry.metadata = _METADATA._replace(offset=4)
+    observer.shown = shown
+    for offset in told:
+        observer.on_acknowledgement(_METADATA._replace(offset=offset), None, ())
+    config = SimpleNamespace(interceptor_classes=(observer,))
+    evidence = _evidence(entry, config=config, transactions=None)
+    assert len(list(interceptors_see_every_record_once(evidence))) == found
+
+
+@pytest.mark.parametrize(
+    ("is_gathering", "is_full", "found"), [(True, False, 1), (True, True, 0), (False, False, 0)]
+)
+def test_a_batch_that_is_kept_open_by_a_waiting_call_is_found_out(
+    is_gathering: bool, is_full: bool, found: int
+) -> None:
+    batch = SimpleNamespace(
+        gathering=is_gathering, full=is_full, attempts=0, topic_partition=_LOG.where
+    )
+    engine: Any = SimpleNamespace(accumulator=SimpleNamespace(incomplete=lambda: [batch]))
+    assert len(list(gathers_although_waiting(engine, 1.0))) == found
+
+
+@pytest.mark.parametrize(
+    ("appended", "indivisible", "found"), [(5, False, 0), (6, False, 1), (6, True, 0)]
+)
+def test_a_record_beyond_those_that_may_be_buffered_is_found_out(
+    appended: int, indivisible: bool, found: int
+) -> None:
+    batch = SimpleNamespace(indivisible=indivisible)
+    engine: Any = SimpleNamespace(
+        appender=SimpleNamespace(fast_path=SimpleNamespace(appended=appended)),
+        pool=SimpleNamespace(ceiling=5),
+        accumulator=SimpleNamespace(incomplete=lambda: [], pinned=[batch]),
+    )
+    assert len(list(more_records_than_allowed(engine, 1.0))) == found
+
+
+@pytest.mark.parametrize(
+    ("pooled", "spare", "found"), [((1,), 1, 0), ((1,), 2, 1), ((0, 1), 1, 1), ((1, 1), None, 1)]
+)
+def test_a_buffer_with_two_owners_is_found_out(
+    pooled: tuple[int, ...], spare: int | None, found: int
+) -> None:
+    buffers = [bytearray(1) for _ in range(3)]
+    batch = Mock(size=1, buffer=buffers[0])
+    of_spare = None if spare is None else SimpleNamespace(buffer=buffers[spare])
+    engine: Any = SimpleNamespace(
+        pool=SimpleNamespace(_free=[buffers[number] for number in pooled]),
+        accumulator=Mock(incomplete=lambda: [batch], pinned={batch}),
+        appender=SimpleNamespace(batch_appender=SimpleNamespace(_spare=of_spare)),
+    )
+    assert len(list(buffers_with_two_owners(engine, 1.0))) == found
+
+
+@pytest.mark.parametrize(
+    ("counts", "partition", "found"),
+    [(range(2, 3), 1, 0), (range(2, 3), 0, 1), (range(1, 3), 0, 0), (range(0), 0, 0)],
+)
+def test_a_key_in_a_wrong_partition_is_found_out(counts: range, partition: int, found: int) -> None:
+    entry = _entry(b"1")
+    entry.partition, entry.key, entry.partitions = None, b"k0", counts
+    copies = {b"1": [SimpleNamespace(where=TopicPartition("t", partition))]}
+    evidence = _evidence(entry, copies=copies, cluster=SimpleNamespace(deleted=[]))
+    assert len(list(partition_is_obeyed(evidence))) == found
+
+
+@pytest.mark.parametrize(("reported", "found"), [(0, 1), (2, 0), (3, 1)])
+async def test_a_flush_that_reports_other_failures_is_found_out(reported: int, found: int) -> None:
+    async def flush(timeout: None = None, *, raise_failures: bool) -> int:
+        if reported:
+            raise RecordsFailedError(count=reported)
+        return 0
+
+    stats = SimpleNamespace(records_failed=2)
+    producer: Any = SimpleNamespace(flush=flush, _usable=lambda: SimpleNamespace(stats=stats))
+    ledger, nothing = Ledger(), Mock()
+    work = Workload(producer, nothing, ledger, nothing, nothing, purges=False)
+    await work._flush(None)
+    assert len(ledger.false_reports) == found

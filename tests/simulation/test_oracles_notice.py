@@ -17,10 +17,16 @@ from uuid import UUID
 import pytest
 
 from aioproducer._util.backoff import ExponentialBackoff
+from aioproducer.blocking.submission_queue import SubmissionQueue
+from aioproducer.core.batching import partitioners
 from aioproducer.core.batching.accumulator import RecordAccumulator
 from aioproducer.core.batching.batch import BatchOutcome, ProducerBatch
 from aioproducer.core.batching.buffer_pool import BufferPool
-from aioproducer.core.batching.partitioners import BuiltInPartitioner, StickyPartitioners
+from aioproducer.core.batching.partitioners import (
+    BuiltInPartitioner,
+    PartitionLoad,
+    StickyPartitioners,
+)
 from aioproducer.core.metadata.metadata import Metadata
 from aioproducer.core.sending.acknowledged import AcknowledgedOffsets, LostRecords
 from aioproducer.core.sending.idempotence import ProducerIdentity, Sequencer, _Partition
@@ -40,6 +46,8 @@ from aioproducer.errors import (
     ProducerFencedError,
 )
 from aioproducer.net.client import NetworkClient
+from aioproducer.runtime.bulk.run import BulkRun
+from aioproducer.runtime.bulk.target import BulkTarget
 from aioproducer.runtime.send.appender import RecordAppender
 from aioproducer.runtime.send.batch_appender import BatchAppender
 from aioproducer.runtime.tasks.sender import SenderTask
@@ -54,7 +62,7 @@ from simulation.liveness import (
     _not_asked_after_failure,
     _not_asked_for,
     _oversleeps_expiry,
-    _parts_expire_late,
+    _parts_expire_otherwise,
     _repeated_too_often,
     _successor_not_asked_for,
     _unreachable_coordinator_kept,
@@ -77,6 +85,8 @@ from simulation.themes import (
 _SEEDS = range(1, 31)
 _SEED_THAT_PREPARES = 5
 _SEED_WITH_SPARES = 33
+_SEED_WITH_LINGER, _SEED_WITH_WEIGHTS, _SEED_WITH_LITTLE_MEMORY = 93, 15, 16
+_SEED_THAT_HANDS_OVER = 104
 
 
 def _oracles_that_notice(
@@ -553,14 +563,14 @@ def test_a_duplicate_that_fails_is_found_out(error: KafkaError | None, found: in
     assert len(list(a_duplicate_is_written(evidence))) == found
 
 
-@pytest.mark.parametrize(("created_at", "found"), [(99.0, 0), (100.0, 0), (100.5, 1)])
-def test_a_part_that_is_younger_than_its_records_is_found_out(
+@pytest.mark.parametrize(("created_at", "found"), [(98.0, 1), (99.0, 0), (100.0, 0), (100.5, 1)])
+def test_a_part_that_is_not_as_old_as_its_records_is_found_out(
     created_at: float, found: int
 ) -> None:
-    part = SimpleNamespace(created_at=created_at)
-    batch = SimpleNamespace(created_at=100.0, topic_partition="t-0", parts=[part])
+    part = SimpleNamespace(created_at=created_at, topic_partition="t-0")
+    batch = SimpleNamespace(created_at=100.0, parts=[part])
     engine: Any = SimpleNamespace(accumulator=SimpleNamespace(pinned=[batch]))
-    assert len(list(_parts_expire_late(engine, 101.0))) == found
+    assert len(list(_parts_expire_otherwise(engine, 101.0))) == found
 
 
 @pytest.mark.parametrize(
@@ -772,3 +782,65 @@ def test_an_error_that_names_another_partition_is_found_out() -> None:
             "no", topic=topic, partition=partition, persistence=Persistence.NOT_PERSISTED
         )
         assert len(list(failures_state_persistence(evidence))) == found
+
+
+def test_a_cancelled_bulk_call_that_reads_outcomes_is_found_out(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(BulkRun, "_detach", lambda self: None)
+    oracle = "what_calls_return_is_true"
+    assert oracle in _oracles_that_notice(Setup(), oracle, range(3, 31))
+
+
+def test_a_bulk_call_that_keeps_the_number_of_partitions_is_found_out(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    refresh = BulkTarget._refresh
+
+    def refresh_once(self: BulkTarget) -> None:
+        if self._meta is None:
+            refresh(self)
+
+    monkeypatch.setattr(BulkTarget, "_refresh", refresh_once)
+    oracle = "partition_is_obeyed"
+    assert oracle in _oracles_that_notice(Setup(), oracle, range(_SEED_WITH_LINGER, 120))
+
+
+def test_a_partition_without_a_leader_that_is_chosen_is_found_out(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def load_of_all(
+        sizes: dict[int, int], topic: TopicMetadata, *others: Any
+    ) -> PartitionLoad | None:
+        counted = [sizes.get(number, 0) for number in range(len(topic.partitions))]
+        return PartitionLoad(counted, list(range(len(counted))), len(counted))
+
+    monkeypatch.setattr(partitioners, "partition_load", load_of_all)
+    oracle = "what_calls_return_is_true"
+    assert oracle in _oracles_that_notice(Setup(), oracle, range(_SEED_WITH_WEIGHTS, 60))
+
+
+def test_a_call_that_waits_for_memory_as_long_as_for_metadata_is_found_out(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    bound = RecordAppender._wait_bound
+
+    def begin_anew(
+        self: RecordAppender, now: float, deadline: float | None, topic: str
+    ) -> tuple[str, float | None]:
+        return bound(self, now, None, topic)
+
+    monkeypatch.setattr(RecordAppender, "_wait_bound", begin_anew)
+    oracle = "waits_are_bounded"
+    assert oracle in _oracles_that_notice(Setup(), oracle, range(_SEED_WITH_LITTLE_MEMORY, 50))
+
+
+def test_a_hand_over_that_a_flush_does_not_wait_for_is_found_out(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def drain_nothing(self: SubmissionQueue) -> None:
+        pass
+
+    monkeypatch.setattr(SubmissionQueue, "drained", drain_nothing)
+    oracle = "what_calls_return_is_true"
+    assert oracle in _oracles_that_notice(Setup(), oracle, range(_SEED_THAT_HANDS_OVER, 200))

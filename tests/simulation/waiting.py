@@ -328,6 +328,38 @@ def lingers_although_awaited(engine: ProducerEngine, now: float) -> Iterator[str
         yield f"at {now:.3f}: {[str(each.topic_partition) for each in lingering]} linger"
 
 
+def gathers_although_waiting(engine: ProducerEngine, now: float) -> Iterator[str]:
+    """Yield batches that a bulk call keeps open although it waits; nothing else makes them due."""
+    for batch in engine.accumulator.incomplete():
+        if batch.gathering and not (batch.full or batch.attempts):
+            yield f"at {now:.3f}: a batch of {batch.topic_partition} is kept open"
+
+
+def more_records_than_allowed(engine: ProducerEngine, now: float) -> Iterator[str]:
+    """Yield how many records are buffered beyond `buffer_max_records`, without a whole batch."""
+    excess = engine.appender.fast_path.appended - engine.pool.ceiling
+    batches = (*engine.accumulator.incomplete(), *engine.accumulator.pinned)
+    if excess > 0 and not any(batch.indivisible for batch in batches):
+        yield f"at {now:.3f}: {excess} records more than allowed are buffered"
+
+
+def buffers_with_two_owners(engine: ProducerEngine, now: float) -> Iterator[str]:
+    """Yield buffers of the pool that two batches have, or a batch and the free list.
+
+    The spare batch has one that is free.
+    """
+    accumulator, pool = engine.accumulator, engine.pool
+    batches = {*accumulator.incomplete(), *accumulator.pinned}
+    used = [batch.buffer for batch in batches if batch.size and batch.buffer is not None]
+    owners = Counter(map(id, (*used, *pool._free)))
+    shared = sum(count > 1 for count in owners.values())
+    if shared:
+        yield f"at {now:.3f}: {shared} buffers have several owners"
+    spare = engine.appender.batch_appender._spare
+    if spare is not None and all(spare.buffer is not each for each in pool._free):
+        yield f"at {now:.3f}: the buffer of the spare batch is not free"
+
+
 def links_are_old(engine: ProducerEngine, now: float) -> Iterator[str]:
     """Yield the links if they are not to the brokers that metadata or a leader hint have named."""
     links = {node_id: link.node[:3] for node_id, link in engine.client._brokers.items()}

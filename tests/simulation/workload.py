@@ -25,8 +25,8 @@ from collections.abc import AsyncIterable, Awaitable, Callable, Coroutine, Itera
 from typing import Any
 
 from aioproducer import Producer
-from aioproducer.errors import KafkaError, ProducerClosedError
-from aioproducer.runtime.bulk.result import SendManyResult
+from aioproducer.errors import KafkaError, ProducerClosedError, RecordsFailedError
+from aioproducer.runtime.bulk.send_many import Item, SendManyResult
 from aioproducer.runtime.delivery import Delivery
 from aioproducer.testing.world.faults import Shape
 from aioproducer.testing.world.trace import Trace
@@ -46,6 +46,16 @@ _LARGE_EACH, _LARGE_BYTES = 5, 5000
 """So many records are followed by a large one, where some are."""
 LARGEST_BURST = 30
 """Records that a task sends in one go, at most."""
+
+
+def as_tuples(items: list[Record]) -> list[Item]:
+    """Return the items of a bulk call in the form that native code writes, where it can."""
+    return [
+        (each.key, each.value, each.headers, each.timestamp_ms, each.partition)
+        if each.topic == items[0].topic
+        else each
+        for each in items
+    ]
 
 
 class Workload:
@@ -70,6 +80,7 @@ class Workload:
     ) -> None:
         self.transaction: int | None = None
         self._sent: list[Entry] = []
+        self._failures_raised = 0
         self._calls: dict[Entry, bool] = {}
         """Those of `send`, the oldest first, and whether they need not wait for metadata."""
         self._producer = producer
@@ -200,7 +211,7 @@ class Workload:
         call = self._producer.send_many(topic, self._source_of(items))
         await self._call_in_bulk(draft, call, "send_many")
 
-    def _source_of(self, items: list[Record]) -> Iterable[Record] | AsyncIterable[Record]:
+    def _source_of(self, items: list[Record]) -> Iterable[Item] | AsyncIterable[Item]:
         return items
 
     async def _call_in_bulk(
@@ -296,6 +307,7 @@ class Workload:
         self._ledger.entries.append(entry)
         entry.asked_at = self._loop.time()
         self._calls[entry] = self._has_metadata(entry)
+        partitions = self._partitions_of(entry)
         try:
             entry.delivery = await self._producer.send(**entry.arguments)
         except asyncio.CancelledError:
@@ -315,6 +327,8 @@ class Workload:
         finally:
             del self._calls[entry]
             entry.settled_at = self._loop.time()
+            if partitions:
+                entry.partitions = range(partitions, self._partitions_of(entry) + 1)
         entry.state = CallState.ACCEPTED
         self._sent.append(entry)
         return True
@@ -329,9 +343,13 @@ class Workload:
 
     def _has_metadata(self, entry: Entry) -> bool:
         """Return whether the metadata have the topic and the partition of a record."""
+        return (entry.partition or 0) < self._partitions_of(entry)
+
+    def _partitions_of(self, entry: Entry) -> int:
+        """Return how many partitions a record's topic has by the metadata; 0 without any."""
         engine = self._producer._engine
         topic = None if engine is None else engine.metadata.topic(entry.topic)
-        return topic is not None and (entry.partition or 0) < len(topic.partitions)
+        return 0 if topic is None else len(topic.partitions)
 
     def _send_nowait(self, entry: Entry) -> bool:
         """Sends one record unless `send` would have to wait; whether it was accepted."""
@@ -410,8 +428,25 @@ class Workload:
 
     async def _flush(self, timeout: float | None) -> None:
         before = [entry for entry in self._sent if entry.delivery is not None]
-        left = await self._producer.flush(timeout)
+        if timeout is None:
+            left = await self._flush_for_failures()
+        else:
+            left = await self._producer.flush(timeout)
         self._trace(f"flush({timeout}) leaves {left}")
         pending = sum(not e.delivery.done() for e in before if e.delivery is not None)
         if left == 0 and pending:
             self._ledger.false_reports.append(f"flush() returned 0 with {pending} undelivered")
+
+    async def _flush_for_failures(self) -> int:
+        """Flush without a bound, and compare the failures that it reports with those there were."""
+        raised, reported = self._failures_raised, 0
+        stats = self._producer._usable().stats
+        try:
+            left = await self._producer.flush(raise_failures=True)
+        except RecordsFailedError as error:
+            left, reported = 0, error.count
+            self._failures_raised = stats.records_failed
+        if reported != stats.records_failed - raised:
+            failed = stats.records_failed - raised
+            self._ledger.false_reports.append(f"flush() reports {reported} failures of {failed}")
+        return left
