@@ -44,7 +44,7 @@ _SLACK_S, _UNANSWERED_S = 1.0, 60.0
 _LEAST_BLOCK_MS = 3000
 _APPEARS_AFTER_S = 0.5
 _LONGEST_OBLIVION_S = 12.0
-_LONG_LINGER_MS = 500
+_LONG_LINGER_MS, _LEARNED = 500, 4
 _SHORT_WAY_S = 0.01
 _SHARE_OF_LINGER = 0.25
 _NEW_TOPIC, _TRIES = "zz-new", 12
@@ -95,6 +95,8 @@ class Aftermath:
             await self._check_throttling()
             await self._check_oblivion()
             await self._check_addresses()
+            await self._check_one_bound()
+            await self._check_adaptive_linger()
 
     # -- questions --------------------------------------------------------------------------------
 
@@ -502,6 +504,38 @@ class Aftermath:
         over = sum(link.is_over for link in self._producer.engine.client._retired)
         if over > len(names):
             self._ledger.false_reports.append(f"{over} links are kept of brokers that are gone")
+
+    async def _check_one_bound(self) -> None:
+        """A call that waits for a partition and then for memory is bounded by `max_block_ms`."""
+        config, cluster, pool = self._config, self._world.cluster, self._producer.engine.pool
+        if config.enqueue_timeout_ms is not None or config.max_block_ms >= _LONG_BLOCK_MS:
+            return
+        name = min(cluster.topics)
+        count = len(cluster.topics[name].partitions)
+        sending = asyncio.ensure_future(self._sent(name, None, count))
+        await asyncio.sleep(_APPEARS_AFTER_S)
+        size = pool.available
+        taken = pool.try_allocate(size)
+        cluster.create_partitions(name, count + 1)
+        entry = await sending
+        if taken is not None:
+            pool.deallocate(taken, size)
+        took = self._world.now() - entry.asked_at
+        if took > config.max_block_ms / 1000 + _AT_ONCE_S:
+            self._ledger.late_ends.append(f"{entry.label}: send() took {took:.3f} s")
+
+    async def _check_adaptive_linger(self) -> None:
+        """A task that waits for each of its records waits for the end of a linger at first only."""
+        config, world = self._config, self._world
+        if config.linger_ms < _LONG_LINGER_MS or world.spec.base_latency_s > _SHORT_WAY_S:
+            return
+        for _ in range(_LEARNED):
+            began = world.now()
+            entry = await self._sent(min(world.cluster.topics), None, 0)
+            await self._outcome_of(entry)
+        took = world.now() - began
+        if entry.error is None and took >= config.linger_ms / 1000 * 0.9:
+            self._ledger.late_ends.append(f"{entry.label} lingered, and its task waited {took:.3f}")
 
     # -- steps ------------------------------------------------------------------------------------
 

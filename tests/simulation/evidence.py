@@ -90,6 +90,7 @@ class Evidence:
         scripted_codes: Codes that brokers were made to answer.
         refusals: When dials to each broker were refused.
         restarts: When a producer started over from its bootstrap servers.
+        expirations: What it said of batches that a broker acknowledged and does not have.
         described: When brokers were asked for metadata, where topics are few.
         failures: Why producers ended that no caller had closed.
     """
@@ -116,6 +117,7 @@ class Evidence:
     scripted_codes: frozenset[int] = frozenset()
     refusals: Mapping[int, Sequence[float]] = field(default_factory=dict)
     restarts: Sequence[float] = ()
+    expirations: Sequence[str] = ()
     described: Sequence[float] = ()
     failures: Sequence[BaseException] = ()
 
@@ -266,11 +268,13 @@ class LogWatch(logging.Handler):
 
     Attributes:
         restarts: When it logged that it starts over from the bootstrap servers.
+        expirations: What it logged of batches that a broker acknowledged and does not have.
     """
 
     now: Callable[[], float]
     reports: list[str] = field(default_factory=list)
     restarts: list[float] = field(default_factory=list)
+    expirations: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         super().__init__(logging.WARNING)
@@ -282,6 +286,8 @@ class LogWatch(logging.Handler):
         """Keeps what carries an exception, unless a broker's answer was one."""
         if record.getMessage().startswith("starting over from the bootstrap servers"):
             self.restarts.append(self.now())
+        if "does not have the last batch that it acknowledged" in record.getMessage():
+            self.expirations.append(f"at {self.now():.3f}: {record.getMessage()}")
         error = record.exc_info[1] if record.exc_info and record.levelno >= logging.ERROR else None
         if error is not None and not isinstance(error, BrokerError):
             self.reports.append(f"{record.getMessage()}: {error!r}")

@@ -1750,6 +1750,59 @@ MUTANTS += (
     ),
 )
 
+MUTANTS += (
+    Mutant(
+        "send a single record without its topic id",
+        "runtime/tasks/sender.py",
+        "        batch.topic_id = route.topic_id\n",
+        "",
+    ),
+    Mutant(
+        "begin another max_block_ms for the wait for memory",
+        "runtime/send/appender.py",
+        "now + block if deadline is None else deadline\n",
+        "now + block\n",
+    ),
+    Mutant(
+        "several in flight before a new leader has acknowledged one",
+        "core/sending/idempotence.py",
+        "            and partition.acknowledged_epoch == leader_epoch\n",
+        "",
+    ),
+    Mutant(
+        "leave the sequences as they are when a split leaves out records",
+        "core/sending/idempotence.py",
+        "        if sequence != sequence_after(batch.base_sequence, batch.count):\n"
+        "            partition.unwritten_from = min(partition.unwritten_from or batch.ordinal, "
+        "batch.ordinal)\n",
+        "",
+    ),
+    Mutant(
+        "take the known leader for a new one when a batch is sent again",
+        "core/batching/accumulator.py",
+        "leader_epoch(*batch.topic_partition) <= batch.leader_epoch:",
+        "leader_epoch(*batch.topic_partition) < batch.leader_epoch:",
+    ),
+    Mutant(
+        "let a batch expire early",
+        "core/batching/accumulator.py",
+        "        return batch.created_at + self._timeout\n",
+        "        return batch.created_at + self._timeout * 0.7\n",
+    ),
+    Mutant(
+        "wait for a response for half of its time",
+        "net/client.py",
+        "                now + timeout_s,\n",
+        "                now + timeout_s * 0.5,\n",
+    ),
+    Mutant(
+        "end each linger by the clock",
+        "core/batching/readiness.py",
+        "        if len(incomplete) > _MOST_BATCHES:\n            return False\n        records",
+        "        if not lingered:\n            return False\n        records",
+    ),
+)
+
 
 def hunt(mutant: Mutant, seeds: int) -> str | None:
     """The first seed that finds the mutant, with its oracles; None when none does."""

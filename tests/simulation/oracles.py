@@ -24,10 +24,13 @@ from aioproducer.errors import (
     DeliveryTimeoutError,
     DuplicateSequenceNumberError,
     IllegalStateError,
+    InvalidProducerIdMappingError,
     InvalidRecordError,
     KafkaError,
     MetadataTimeoutError,
+    OutOfOrderSequenceNumberError,
     RebootstrapRequiredError,
+    UnknownProducerIdError,
 )
 from aioproducer.records import murmur2_partition
 from aioproducer.records.batch import DecodedRecord, read_batches
@@ -58,8 +61,20 @@ _OUT_OF_ORDER = "would be out of order"
 _RETRIES_ENDED = re.compile(r"raise retries=(\d+), which ended after (\d+) attempt")
 """What the error of a record says that was sent as often as `retries` allows."""
 
+_WITHOUT_STATE = frozenset(
+    each.code
+    for each in (
+        InvalidProducerIdMappingError,
+        OutOfOrderSequenceNumberError,
+        UnknownProducerIdError,
+    )
+)
+"""What brokers answer that do not have the last batch of a producer."""
+
 _TIMEOUT_S = 0.1
 """What may come on top of a promised bound: turns of the loop, timers' granularity."""
+
+_ROUNDING_S = 0.001
 
 
 class Violation(NamedTuple):
@@ -214,6 +229,14 @@ def alarms_are_true(e: Evidence) -> Iterator[str]:
             yield f"{first.label} and {entry.label} got {log}@{offset}, and no loss is reported"
 
 
+def what_brokers_have_is_known(e: Evidence) -> Iterator[str]:
+    """A broker is said not to have what it acknowledged only if it may not have it any more."""
+    cluster = e.cluster
+    is_gone = cluster.producers_expired or cluster.producers_lost or cluster.deleted
+    if not (e.may_lose or is_gone or e.scripted_codes & _WITHOUT_STATE):
+        yield from e.expirations
+
+
 def nothing_is_lost_silently(e: Evidence) -> Iterator[str]:
     """Records with dropped deliveries: if they are in no log, they were reported as failed."""
     if e.config.acks_value != -1 or e.may_lose:
@@ -355,6 +378,22 @@ def waits_for_memory_are_bounded(e: Evidence) -> Iterator[str]:
             continue
         if not 0 < allowed <= error.elapsed_ms <= allowed + _TIMEOUT_S * 1000:
             yield f"{entry.label}: enqueue_timeout_ms is {allowed}, and yet {error}"
+
+
+def nothing_ends_before_its_time(e: Evidence) -> Iterator[str]:
+    """Records time out after `delivery_timeout_ms`, waits for memory after `max_block_ms`."""
+    block_s, delivery_ms = e.config.max_block_ms / 1000, e.config.delivery_timeout_ms
+    if e.config.enqueue_timeout_ms is not None:
+        block_s = 0.0  # see `waits_for_memory_are_bounded`
+    for entry in e.ledger.entries:
+        error, settled = entry.error, entry.settled_at
+        if settled is None:
+            continue
+        if isinstance(error, DeliveryTimeoutError) and (error.elapsed_ms or 0) < delivery_ms:
+            yield f"{entry.label}: {error}"
+        waited_s = settled - entry.asked_at
+        if isinstance(error, BufferExhaustedError) and waited_s < block_s - _ROUNDING_S:
+            yield f"{entry.label}: after {waited_s:.3f} s {error}"
 
 
 def whole_batches_are_whole(e: Evidence) -> Iterator[str]:
@@ -613,6 +652,7 @@ ORACLES = (
     the_right_records_are_blamed,
     order_costs_no_record,
     alarms_are_true,
+    what_brokers_have_is_known,
     nothing_is_lost_silently,
     no_failure_is_unhandled_that_was_read,
     interceptors_see_every_record_once,
@@ -622,6 +662,7 @@ ORACLES = (
     retries_are_obeyed,
     waits_are_bounded,
     waits_for_memory_are_bounded,
+    nothing_ends_before_its_time,
     whole_batches_are_whole,
     offsets_of_bulk_calls_are_true,
     memory_is_returned,

@@ -246,7 +246,7 @@ class Simulation:
         try:
             evidence = self.loop.run_until_complete(self._play())
             evidence.reports += watch.reports + self.loop.failures
-            evidence.restarts = watch.restarts
+            evidence.restarts, evidence.expirations = watch.restarts, watch.expirations
             violations = judge(evidence) + judge_transactions(evidence)
             recovery = _recovery(evidence)
         except BusyLoopError as error:

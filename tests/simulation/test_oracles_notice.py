@@ -27,6 +27,7 @@ from aioproducer.core.batching.partitioners import (
     PartitionLoad,
     StickyPartitioners,
 )
+from aioproducer.core.batching.readiness import AdaptiveLinger
 from aioproducer.core.metadata.metadata import Metadata
 from aioproducer.core.sending.acknowledged import AcknowledgedOffsets, LostRecords
 from aioproducer.core.sending.idempotence import ProducerIdentity, Sequencer, _Partition
@@ -37,7 +38,9 @@ from aioproducer.core.transactions.rules import Rpc
 from aioproducer.core.transactions.sequencer import TransactionalSequencer
 from aioproducer.core.transactions.states import TransactionState
 from aioproducer.errors import (
+    BufferExhaustedError,
     ConcurrentTransactionsError,
+    DeliveryTimeoutError,
     DuplicateSequenceNumberError,
     FatalTransactionError,
     IllegalStateError,
@@ -71,6 +74,8 @@ from simulation.oracles import (
     a_duplicate_is_written,
     failures_state_persistence,
     no_producer_fails_by_itself,
+    nothing_ends_before_its_time,
+    what_brokers_have_is_known,
 )
 from simulation.scenario import Pause
 from simulation.themes import (
@@ -87,6 +92,7 @@ _SEED_THAT_PREPARES = 5
 _SEED_WITH_SPARES = 33
 _SEED_WITH_LINGER, _SEED_WITH_WEIGHTS, _SEED_WITH_LITTLE_MEMORY = 93, 15, 16
 _SEED_THAT_HANDS_OVER = 104
+_SEED_THAT_LINGERS = 28
 
 
 def _oracles_that_notice(
@@ -400,6 +406,30 @@ def test_a_close_with_a_bound_that_waits_for_another_one_is_found_out() -> None:
     assert "waits_are_bounded" in _oracles_that_notice(setup, "waits_are_bounded")
 
 
+def test_a_wait_for_memory_that_begins_a_new_bound_is_found_out(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    bound = RecordAppender._wait_bound
+
+    def begin_anew(
+        self: RecordAppender, now: float, deadline: float | None, topic: str
+    ) -> tuple[str, float | None]:
+        return bound(self, now, None, topic)
+
+    monkeypatch.setattr(RecordAppender, "_wait_bound", begin_anew)
+    setup = Setup(options={"max_block_ms": 3000})
+    assert "waits_are_bounded" in _oracles_that_notice(setup, "waits_are_bounded")
+
+
+def test_a_linger_that_does_not_end_early_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    def never(self: AdaptiveLinger, *arguments: object, lingered: bool) -> bool:
+        return lingered
+
+    monkeypatch.setattr(AdaptiveLinger, "should_flush", never)
+    noticed = _oracles_that_notice(Setup(), "waits_are_bounded", [_SEED_THAT_LINGERS])
+    assert "waits_are_bounded" in noticed
+
+
 def test_an_exception_in_the_sender_does_not_end_the_simulation(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -458,6 +488,52 @@ def test_a_producer_that_fails_by_itself_is_found_out(cause: Exception, found: i
     failure.__cause__ = cause
     evidence: Any = SimpleNamespace(failures=[failure])
     assert len(list(no_producer_fails_by_itself(evidence))) == found
+
+
+@pytest.mark.parametrize(
+    ("state", "may_lose", "codes", "found"),
+    [
+        ({}, False, (), 1),
+        ({"producers_expired": 1}, False, (), 0),
+        ({"producers_lost": 1}, False, (), 0),
+        ({"deleted": ["t"]}, False, (), 0),
+        ({}, True, (), 0),
+        ({}, False, (45,), 0),
+        ({}, False, (7,), 1),
+    ],
+)
+def test_a_broker_that_is_said_to_have_no_state_is_found_out(
+    state: dict[str, Any], may_lose: bool, codes: tuple[int, ...], found: int
+) -> None:
+    known = {"producers_expired": 0, "producers_lost": 0, "deleted": []}
+    evidence: Any = SimpleNamespace(
+        cluster=SimpleNamespace(**known | state),
+        may_lose=may_lose,
+        scripted_codes=frozenset(codes),
+        expirations=["the broker does not have the last batch"],
+    )
+    assert len(list(what_brokers_have_is_known(evidence))) == found
+
+
+@pytest.mark.parametrize(
+    ("error", "settled_at", "enqueue_timeout_ms", "found"),
+    [
+        (DeliveryTimeoutError("late", elapsed_ms=1999), 9.0, None, 1),
+        (DeliveryTimeoutError("late", elapsed_ms=2000), 9.0, None, 0),
+        (BufferExhaustedError("full"), 5.9, None, 1),
+        (BufferExhaustedError("full"), 6.0, None, 0),
+        (BufferExhaustedError("full"), 5.9, 500, 0),
+    ],
+)
+def test_a_wait_that_ends_before_its_time_is_found_out(
+    error: KafkaError, settled_at: float, enqueue_timeout_ms: int | None, found: int
+) -> None:
+    entry = SimpleNamespace(label="a record", error=error, asked_at=5.0, settled_at=settled_at)
+    config = SimpleNamespace(
+        max_block_ms=1000, delivery_timeout_ms=2000, enqueue_timeout_ms=enqueue_timeout_ms
+    )
+    evidence: Any = SimpleNamespace(config=config, ledger=SimpleNamespace(entries=[entry]))
+    assert len(list(nothing_ends_before_its_time(evidence))) == found
 
 
 @pytest.mark.parametrize(("until", "found"), [(130.0, 0), (130.05, 0), (130.2, 1), (math.inf, 1)])

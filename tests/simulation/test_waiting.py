@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import struct
 from collections.abc import Sequence
 from functools import partial
 from types import SimpleNamespace
@@ -24,23 +25,27 @@ from aioproducer.errors import (
     NodeDisconnectedError,
     UnknownTopicOrPartitionError,
 )
+from aioproducer.net.connection import IdleConnectionError
 from aioproducer.types import Node, PartitionMetadata, TopicMetadata, TopicPartition
 from aioproducer.wire.messages.metadata import MetadataRequest
 from aioproducer.wire.messages.produce import ProduceRequest
 from simulation.waiting import (
     CoordinatorSteps,
     ExtraTurns,
+    IdleConnections,
     MemoryLine,
     MetadataSteps,
     NewLogs,
     NewTopics,
     Numbers,
+    Repeats,
     SentBatches,
     Throttling,
     _absent_and_not_wanted,
     _awaited_too_long,
     _beyond_limits,
     _derived_state_is_old,
+    _differs_from_its_request,
     _earlier_dials_count,
     _kept_without_use,
     _new_topic_waits,
@@ -91,22 +96,29 @@ def test_a_task_that_sleeps_although_it_was_woken_is_found_out(
 
 
 @pytest.mark.parametrize(
-    ("on_wire", "newest", "log_is_new", "found"),
+    ("on_wire", "newest", "acknowledged_epoch", "log_is_new", "found"),
     [
-        ((True, True), (), False, 1),
-        ((True, False), (), False, 0),
-        ((True, True), (3,), False, 0),
-        ((True, True), (), True, 0),
+        ((True, True), (), 5, False, 1),
+        ((True, False), (), 5, False, 0),
+        ((True, True), (3,), 5, False, 0),
+        ((True, True), (3,), 4, False, 1),
+        ((True, False), (3,), 4, False, 0),
+        ((True, True), (), 5, True, 0),
     ],
 )
 def test_batches_sent_together_before_the_first_acknowledgement_are_found_out(
-    on_wire: tuple[bool, ...], newest: tuple[int, ...], log_is_new: bool, found: int
+    on_wire: tuple[bool, ...],
+    newest: tuple[int, ...],
+    acknowledged_epoch: int,
+    log_is_new: bool,
+    found: int,
 ) -> None:
     sequencer = Sequencer(5)
     sequencer.on_identity(ProducerIdentity(7, 0))
     partition = sequencer._partition(_WHERE)
     partition.newest, partition.log_is_new = newest, log_is_new
-    partition.in_flight += [_batch(on_wire=each) for each in on_wire]
+    partition.acknowledged_epoch = acknowledged_epoch
+    partition.in_flight += [_batch(on_wire=each, leader_epoch=5) for each in on_wire]
     engine: Any = SimpleNamespace(
         accumulator=SimpleNamespace(sequencer=sequencer), transactions=None
     )
@@ -679,6 +691,7 @@ _OPEN = {"attempts": 0, "full": False, "urgent": False, "gathering": False, "cre
     [
         ({"retry_at": 2.0}, 3.0, {}, 1),
         ({"retry_at": 2.0}, 2.0, {}, 0),
+        ({"retry_at": 2.0}, 1.9, {}, 1),
         ({"retry_at": 1.0}, 3.0, {}, 1),
         ({"retry_at": 1.0}, math.inf, {}, 0),
         ({"retry_at": 2.0}, 3.0, {"muted": True}, 0),
@@ -697,6 +710,7 @@ def test_a_partition_that_is_planned_too_late_is_found_out(
     known = {"batches": [batch], "muted": False, "placed": None, "ready_at": planned_for}
     engine: Any = SimpleNamespace(
         accumulator=SimpleNamespace(
+            expedited=False,
             incomplete=lambda: [batch],
             queue=lambda topic, partition: SimpleNamespace(**known | state),
             settings=SimpleNamespace(linger=1.0),
@@ -773,20 +787,56 @@ def test_a_batch_that_counts_as_not_written_without_a_response_is_found_out(
 
 
 @pytest.mark.parametrize(
-    ("deadline", "throttled_until", "found"),
+    ("state", "epoch", "topic_id", "found"),
     [
-        (2.0, -math.inf, 0),
-        (3.0, -math.inf, 1),
-        (1.0, -math.inf, 1),
-        (1.0, 1.5, 1),
-        (9.0, 1.5, 0),
-        (9.3, 1.5, 1),
+        ({"retry_at": 2.4}, 5, _TOPIC_ID, 0),
+        ({"retry_at": 2.0}, 5, _TOPIC_ID, 1),
+        ({"retry_at": 2.0}, 6, _TOPIC_ID, 0),
+        ({"retry_at": 2.0}, 5, UUID(int=2), 0),
+        ({"retry_at": 2.8}, 5, _TOPIC_ID, 1),
+        ({"retry_at": 2.8}, 6, _TOPIC_ID, 1),
+        ({"retry_at": 2.0, "last_error": ConcurrentTransactionsError()}, 5, _TOPIC_ID, 0),
+        ({"pins": 1}, 5, _TOPIC_ID, 0),
+        ({"pins": 1, "attempts": 4}, 5, _TOPIC_ID, 1),
+        ({"pins": 1, "attempts": 4, "leader_epoch": 6}, 5, _TOPIC_ID, 0),
     ],
 )
-def test_a_response_that_is_awaited_too_long_is_found_out(
-    deadline: float, throttled_until: float, found: int
+def test_a_pause_that_the_attempts_of_a_batch_do_not_explain_is_found_out(
+    state: dict[str, Any], epoch: int, topic_id: UUID, found: int
 ) -> None:
-    request = SimpleNamespace(kind=int, sent_at=1.0, deadline=deadline)
+    batch = _batch(ordinal=(4,), attempts=3, leader_epoch=5, last_error=None)
+    engine: Any = SimpleNamespace(
+        accumulator=SimpleNamespace(pinned=[batch], incomplete=lambda: [batch]),
+        config=SimpleNamespace(retry_backoff_ms=100, retry_backoff_max_ms=1000),
+        metadata=SimpleNamespace(
+            leader_epoch=lambda topic, partition: epoch, _topic_ids={"t": _TOPIC_ID}
+        ),
+    )
+    repeats = Repeats()
+    assert not list(repeats.check(engine, 1.0))
+    vars(batch).update({"pins": 0} | state)
+    engine.metadata._topic_ids["t"] = topic_id
+    assert len(list(repeats.check(engine, 2.0))) == found
+
+
+@pytest.mark.parametrize(
+    ("kind", "deadline", "throttled_until", "found"),
+    [
+        (int, 2.0, -math.inf, 0),
+        (int, 3.0, -math.inf, 1),
+        (int, 1.0, -math.inf, 1),
+        (int, 1.0, 1.5, 1),
+        (int, 9.0, 1.5, 0),
+        (int, 9.3, 1.5, 1),
+        (int, 1.9, -math.inf, 0),
+        (ProduceRequest, 2.0, -math.inf, 0),
+        (ProduceRequest, 1.9, -math.inf, 1),
+    ],
+)
+def test_a_response_that_is_awaited_for_another_time_is_found_out(
+    kind: type, deadline: float, throttled_until: float, found: int
+) -> None:
+    request = SimpleNamespace(kind=kind, sent_at=1.0, deadline=deadline)
     connection = SimpleNamespace(is_open=True, _awaiting=[request], _unflushed=[])
     link = SimpleNamespace(_connection=connection, throttled_until=throttled_until)
     engine: Any = SimpleNamespace(
@@ -992,6 +1042,25 @@ def test_a_request_that_is_larger_than_allowed_is_found_out(
 
 
 @pytest.mark.parametrize(
+    ("version", "topic_id", "sequence", "found"),
+    [(13, 1, 5, 0), (13, 0, 5, 1), (13, 2, 5, 1), (12, 0, 5, 0), (12, 1, 5, 1), (13, 1, 6, 1)],
+)
+def test_a_batch_that_differs_from_its_request_is_found_out(
+    version: int, topic_id: int, sequence: int, found: int
+) -> None:
+    batch = _batch(producer_id=7, producer_epoch=0, base_sequence=sequence, has_sequence=True)
+    batch.topic_id = UUID(int=topic_id)
+    request = SimpleNamespace(
+        kind=ProduceRequest,
+        version=version,
+        on_end=partial(print, 7, [batch]),
+        buffers=[_TOPIC_ID.bytes, struct.pack(">qhi", 7, 0, 5)],
+    )
+    engine = _within_limits([request], [])
+    assert len(list(_differs_from_its_request(engine, 1.0))) == found
+
+
+@pytest.mark.parametrize(
     ("counts", "indivisible", "size", "found"),
     [
         ((2, 2), False, 1000, 0),
@@ -1030,6 +1099,29 @@ def test_a_connection_that_is_kept_without_use_is_found_out(
     config = SimpleNamespace(connections_max_idle_ms=1000)
     engine: Any = SimpleNamespace(client=client, config=config)
     assert len(list(_kept_without_use(engine, 3.0))) == found
+
+
+@pytest.mark.parametrize(
+    ("error", "used_at", "found"),
+    [
+        (IdleConnectionError("idle"), 2.0, 0),
+        (IdleConnectionError("idle"), 2.5, 1),
+        (NodeDisconnectedError("closed"), 2.5, 0),
+        (None, 2.5, 0),
+    ],
+)
+def test_a_connection_that_is_closed_as_idle_too_early_is_found_out(
+    error: KafkaError | None, used_at: float, found: int
+) -> None:
+    connection = Mock(node_id=7, is_open=True, _last_used=used_at, error=None)
+    engine: Any = SimpleNamespace(
+        client=SimpleNamespace(_links=lambda: [SimpleNamespace(_connection=connection)]),
+        config=SimpleNamespace(connections_max_idle_ms=1000),
+    )
+    idle = IdleConnections()
+    assert not list(idle.check(engine, 2.6))
+    connection.error, connection.is_open = error, error is None
+    assert len(list(idle.check(engine, 3.0))) == found
 
 
 @pytest.mark.parametrize(("in_flight", "left", "found"), [(0, 5, 1), (0, 0, 0), (1, 5, 0)])

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 from math import inf
+from struct import Struct
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from aioproducer.core.batching.batch import NO_PARTITION
@@ -22,6 +23,7 @@ from aioproducer.errors import (
     InvalidProducerIdMappingError,
     UnknownTopicOrPartitionError,
 )
+from aioproducer.net.connection import IdleConnectionError
 from aioproducer.wire.messages.produce import ProduceRequest
 
 if TYPE_CHECKING:
@@ -33,7 +35,7 @@ if TYPE_CHECKING:
     from aioproducer.core.metadata.metadata import MetadataFetch
     from aioproducer.core.transactions.requests import CoordinatorKey
     from aioproducer.errors import KafkaError
-    from aioproducer.net.connection import InFlightRequest
+    from aioproducer.net.connection import Connection, InFlightRequest
     from aioproducer.net.link import BrokerLink
     from aioproducer.runtime.engine import ProducerEngine
     from aioproducer.types import Node, TopicMetadata, TopicPartition
@@ -41,14 +43,20 @@ if TYPE_CHECKING:
 _LATE_S = 0.1
 """How late a step may be."""
 LONGEST_THROTTLE_S = 3.0
-_ATTEMPTS_WITHOUT_PAUSE = 3
+_ATTEMPTS_WITHOUT_PAUSE, _PAUSE_S = 3, 0.1
 """After so many attempts even a new leader gets the batch only after a pause."""
 
 
 _JITTER = 1.2
 """Of a backoff."""
+_TURNS_S = 0.03
+"""What turns of a slow loop take between a response and the next idle moment."""
 _CONCURRENT_S = 0.02
 """The first pause while the transaction before is being ended (KIP-890)."""
+_TOPIC_IDS_SINCE = 13
+"""The first version of Produce that names topics by their ids."""
+_NUMBERS = Struct(">qhi")
+"""Producer id, epoch and sequence in a batch."""
 _FRAMING = 200
 """Bytes of a request, and of each batch in it, besides the records: names, ids, headers."""
 
@@ -167,6 +175,46 @@ class SentBatches:
                 refused = before[batch.ordinal]
                 if identity is not None and identity.producer_id == refused:
                     yield f"producer id {refused} is kept after {error}"
+
+
+class Repeats:
+    """The pauses before batches are sent again; `check` it whenever the loop is idle."""
+
+    def __init__(self) -> None:
+        self._on_wire: dict[tuple[int, ...], tuple[int, int, UUID | None]] = {}
+        """Their attempts, leader epochs and topic ids by their ordinals."""
+
+    def check(self, engine: ProducerEngine, now: float) -> Iterator[str]:
+        """Yield batches that wait for longer or less than their attempts explain (KIP-580).
+
+        A new leader may get a batch sooner, also one that was known before the topic was created
+        anew.
+        """
+        before, accumulator, metadata = self._on_wire, engine.accumulator, engine.metadata
+        ids = metadata._topic_ids
+        self._on_wire = {
+            each.ordinal: (each.attempts, each.leader_epoch, ids.get(each.topic_partition.topic))
+            for each in accumulator.pinned
+            if each.on_wire
+        }
+        first_s = engine.config.retry_backoff_ms / 1000
+        longest_s = engine.config.retry_backoff_max_ms / 1000
+        for batch in accumulator.incomplete() if before else ():
+            attempts, epoch, topic_id = before.get(batch.ordinal, (batch.attempts, 0, None))
+            if batch.ordinal not in before or (batch.pins and batch.attempts == attempts):
+                continue
+            where, pause_s = batch.topic_partition, 0.0 if batch.pins else batch.retry_at - now
+            usual_s = min(first_s * 2.0 ** (attempts - 1), longest_s)
+            has_moved = max(batch.leader_epoch, metadata.leader_epoch(*where)) > epoch
+            is_anew = ids.get(where.topic) != topic_id
+            least_s = usual_s * (2 - _JITTER) - _TURNS_S
+            if is_anew or isinstance(batch.last_error, ConcurrentTransactionsError):
+                least_s = -inf
+            elif has_moved:
+                is_early = attempts <= _ATTEMPTS_WITHOUT_PAUSE
+                least_s = -inf if is_early else min(least_s, _PAUSE_S - _TURNS_S)
+            if not least_s <= pause_s <= usual_s * _JITTER + _LATE_S:
+                yield f"a batch of {where} waits {pause_s:.3f} s after attempt {attempts}"
 
 
 class CoordinatorSteps:
@@ -314,6 +362,22 @@ class Throttling:
                 yield f"node {link.node.id} is throttled until {link.throttled_until:.3f}"
 
 
+class IdleConnections:
+    """The connections without a request in flight; `check` it whenever the loop is idle."""
+
+    def __init__(self) -> None:
+        self._used_at: dict[Connection, float] = {}
+
+    def check(self, engine: ProducerEngine, now: float) -> Iterator[str]:
+        """Yield connections that were closed as idle before `connections_max_idle_ms`."""
+        least_s = engine.config.connections_max_idle_ms / 1000 - _TURNS_S
+        for connection, used_at in self._used_at.items():
+            if isinstance(connection.error, IdleConnectionError) and now - used_at < least_s:
+                yield f"the connection to node {connection.node_id} was used at {used_at:.3f}"
+        connections = [link._connection for link in engine.client._links()]
+        self._used_at = {each: each._last_used for each in connections if each and each.is_open}
+
+
 def lingers_although_awaited(engine: ProducerEngine, now: float) -> Iterator[str]:
     """Yield partitions that linger while a call waits for their records or for memory."""
     accumulator, lingering = engine.accumulator, engine.accumulator.readiness._lingering
@@ -403,7 +467,7 @@ def _sleeps_although_woken(engine: ProducerEngine, now: float) -> Iterator[str]:
 
 
 def _several_before_the_first(engine: ProducerEngine, now: float) -> Iterator[str]:
-    """Batches in flight together under an epoch of which the leader has acknowledged none.
+    """Batches in flight together under an epoch, or at a new leader, that has acknowledged none.
 
     A broker without state of the producer would accept the second after refusing the first.
     """
@@ -411,9 +475,11 @@ def _several_before_the_first(engine: ProducerEngine, now: float) -> Iterator[st
     if engine.transactions is not None or not sequencer.is_idempotent:
         return
     for where, partition in sequencer._partitions.items():
-        on_wire = sum(batch.on_wire for batch in partition.in_flight)
-        if on_wire > 1 and not partition.newest and not partition.log_is_new:
-            yield f"{on_wire} batches of {where} are the first of their epoch"
+        known = partition.acknowledged_epoch
+        on_wire = [batch for batch in partition.in_flight if batch.on_wire]
+        ahead = [batch for batch in on_wire if not partition.newest or batch.leader_epoch > known]
+        if len(ahead) > 1 and not partition.log_is_new:
+            yield f"{len(ahead)} batches of {where} are the first of their epoch"
 
 
 def _waits_though_leader_changed(engine: ProducerEngine, now: float) -> Iterator[str]:
@@ -519,8 +585,32 @@ def requests_in_flight(engine: ProducerEngine) -> Iterator[tuple[BrokerLink, InF
                 yield link, request
 
 
+def _batches_of(request: InFlightRequest) -> Sequence[ProducerBatch]:
+    """Return the batches of a Produce request."""
+    batches: Sequence[ProducerBatch] = getattr(request.on_end, "args", ((), ()))[1]
+    return batches
+
+
+def _differs_from_its_request(engine: ProducerEngine, now: float) -> Iterator[str]:
+    """Batches that have another topic id or other numbers than in their request.
+
+    The response would be about another batch.
+    """
+    for _, request in requests_in_flight(engine):
+        if request.kind is not ProduceRequest:
+            continue
+        content = b"".join(request.buffers)
+        for batch in _batches_of(request):
+            numbers = batch.producer_id, batch.producer_epoch, batch.base_sequence
+            is_by_id = batch.topic_id.int != 0 and batch.topic_id.bytes in content
+            if is_by_id != (request.version >= _TOPIC_IDS_SINCE):
+                yield f"a batch of {batch.topic_partition} went to topic id {batch.topic_id}"
+            if batch.has_sequence and _NUMBERS.pack(*numbers) not in content:
+                yield f"a batch of {batch.topic_partition} was not sent with {numbers}"
+
+
 def _awaited_too_long(engine: ProducerEngine, now: float) -> Iterator[str]:
-    """Requests past their deadline, and those that may take longer than `request_timeout_ms`.
+    """Requests past their deadline, and those that may not take just `request_timeout_ms`.
 
     Their connection had to be closed. Each throttle time of a broker extends the deadlines of the
     requests that it has not answered.
@@ -530,7 +620,9 @@ def _awaited_too_long(engine: ProducerEngine, now: float) -> Iterator[str]:
         is_extended = request.sent_at <= link.throttled_until
         since = now if is_extended else request.sent_at
         longest_s = 2 * (timeout_s + LONGEST_THROTTLE_S) if is_extended else timeout_s + _LATE_S
-        if not now - _LATE_S <= request.deadline <= since + longest_s:
+        least_s = timeout_s if request.kind is ProduceRequest else 0.0
+        earliest = max(now - _LATE_S, request.sent_at + least_s - _TURNS_S)
+        if not earliest <= request.deadline <= since + longest_s:
             name, after_s = request.kind.__name__, request.deadline - request.sent_at
             yield f"{name} of {request.sent_at:.3f} has its deadline {after_s:.3f} s later"
 
@@ -583,7 +675,7 @@ def _beyond_limits(engine: ProducerEngine, now: float) -> Iterator[str]:
         if request.kind is not ProduceRequest:
             continue
         in_flight[link.node.id] += 1
-        batches: Sequence[ProducerBatch] = getattr(request.on_end, "args", ((), ()))[1]
+        batches = _batches_of(request)
         size = sum(map(len, request.buffers)) - _FRAMING * (1 + len(batches))
         if len(batches) > 1 and size > config.max_request_size:
             yield f"a request of {len(batches)} batches has {size} bytes"
@@ -720,7 +812,7 @@ def _absent_and_not_wanted(engine: ProducerEngine, now: float) -> Iterator[str]:
 
 
 def _planned_late(engine: ProducerEngine, now: float) -> Iterator[str]:
-    """Partitions whose first batch is due before the time that they are planned for."""
+    """Partitions whose first batch is due at another time than that they are planned for."""
     accumulator = engine.accumulator
     for where in {batch.topic_partition: None for batch in accumulator.incomplete()}:
         queue = accumulator.queue(*where)
@@ -730,7 +822,8 @@ def _planned_late(engine: ProducerEngine, now: float) -> Iterator[str]:
         at = _due_at(head, accumulator.settings.linger)
         # Without a plan it waits for an earlier batch, but not during a backoff.
         is_planned = queue.ready_at < inf or (head.attempts and now < at)
-        if is_planned and at < queue.ready_at:
+        is_early = queue.ready_at < at and not accumulator.expedited
+        if is_early or (is_planned and at < queue.ready_at):
             yield f"{where} is ready at {at:.3f}, and planned for {queue.ready_at:.3f}"
 
 
@@ -760,6 +853,7 @@ def _due_at(head: ProducerBatch, linger_s: float) -> float:
 
 
 _RULES = (
+    _differs_from_its_request,
     _derived_state_is_old,
     _sleeps_although_woken,
     _several_before_the_first,
@@ -792,9 +886,11 @@ _RULES = (
 STEPS: Sequence[type[Steps]] = (
     MetadataSteps,
     SentBatches,
+    Repeats,
     CoordinatorSteps,
     NewTopics,
     NewLogs,
     MemoryLine,
     Throttling,
+    IdleConnections,
 )
