@@ -139,16 +139,17 @@ class LoopWithGreenlets(asyncio.SelectorEventLoop):
 
     def __init__(self, first_turn: Callable[[], None], closing: Callable[[], None]) -> None:
         super().__init__()
-        self._first_turn = [first_turn]
+        self._next_turn = [first_turn]
         self._closing = closing
 
     def _run_once(self) -> None:
-        if self._first_turn:
-            self._first_turn.pop()()
+        if self._next_turn:
+            self._next_turn.pop()()
         super()._run_once()  # type: ignore[misc]
 
     async def shutdown_asyncgens(self) -> None:
-        self._closing()
+        self._next_turn.append(self._closing)
+        await asyncio.sleep(0)
         await super().shutdown_asyncgens()
 
 
@@ -161,6 +162,7 @@ def test_a_loop_is_shared_from_its_first_turn_on(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(asyncio, "new_event_loop", lambda: LoopWithGreenlets(second._run, nothing))
     first.start()
     second._thread = first._thread
+    assert second._ready.wait(10.0)
     assert second.call(_return(1)) == 1
     second.stop(10.0)
     first.stop(10.0)
