@@ -52,6 +52,22 @@ def test_a_lagging_broker_names_no_leader_of_a_deleted_topic_for_the_new_one() -
     assert cluster.known_leadership(1, partition) == partition.leadership
 
 
+def test_a_lagging_broker_has_no_new_partitions_until_it_learns() -> None:
+    cluster = _cluster()
+    cluster.stop_learning(1)
+    cluster.create_partitions("t", 3)
+    sizes = [len(cluster.known_partitions(each, cluster.topics["t"])) for each in (1, 2)]
+    cluster.learn(1)
+    assert [*sizes, len(cluster.known_partitions(1, cluster.topics["t"]))] == [2, 3, 3]
+
+
+def test_a_lagging_broker_has_all_partitions_of_a_topic_created_anew() -> None:
+    cluster = _cluster()
+    cluster.stop_learning(1)
+    cluster.recreate_topic("t")
+    assert len(cluster.known_partitions(1, cluster.topics["t"])) == 2
+
+
 def test_a_topic_created_anew_is_as_large_as_it_was_at_first() -> None:
     cluster = _cluster()
     cluster.create_partitions("t", 3)

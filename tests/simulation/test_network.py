@@ -278,3 +278,21 @@ def test_a_slow_accept_takes_its_time() -> None:
         writer.close()
 
     net.run(work)
+
+
+def test_a_broker_that_has_moved_to_another_port_refuses_dials_to_the_former_one() -> None:
+    net = _Net()
+    net.network.name(1, "b", 9093)
+
+    async def work() -> None:
+        for port, is_refused in ((9092, True), (9093, False)):
+            (address,) = await net.network.resolve("b", port, canonical=False)
+            dial = net.network.connect(address, server_hostname="b", limit=65536)
+            if is_refused:
+                with pytest.raises(ConnectionRefusedError):
+                    await dial
+            else:
+                _, writer = await dial
+                writer.close()
+
+    net.run(work)

@@ -2,7 +2,7 @@
 
 Invariants:
 - All brokers share one view, a change is known to every broker at once, unless a subclass says
-  otherwise (`known_brokers`, `known_leadership`).
+  otherwise (`known_brokers`, `known_leadership`, `known_partitions`).
 - A broker that is down is in no partition's leadership and answers nothing.
 - `subscribe`d callbacks are called after every append and every change of leader.
 """
@@ -181,6 +181,10 @@ class SharedState:
     def known_leadership(self, node_id: int, partition: Partition) -> Leadership:
         """Return the leader of a partition in the metadata of broker `node_id`."""
         return partition.leadership
+
+    def known_partitions(self, node_id: int, topic: Topic) -> Sequence[Partition]:
+        """Return the partitions of a topic in the metadata of broker `node_id`."""
+        return topic.partitions
 
     def set_broker_address(self, node_id: int, host: str, port: int) -> None:
         """Change a broker's advertised address."""

@@ -390,6 +390,12 @@ class SimCluster(ClusterState):
             self.stale_answers[node_id] += 1
         return belief
 
+    def known_partitions(self, node_id: int, topic: Topic) -> Sequence[Partition]:
+        """Return the partitions, or those that a lagging broker has been told of."""
+        beliefs = self._beliefs.get(node_id, {})
+        known = [p for p in topic.partitions if TopicPartition(topic.name, p.index) in beliefs]
+        return known or topic.partitions
+
     def stop_learning(self, node_id: int) -> None:
         """Freeze a broker's metadata."""
         self._beliefs[node_id] = {

@@ -220,6 +220,7 @@ class SimNetwork:
         self._listeners: dict[int, Listener] = {}
         self._nodes: dict[str, int] = {}
         self._addresses: dict[str, int] = {}
+        self._ports: dict[int, int] = {}
 
     def listen(self, node_id: int, host: str, listener: Listener) -> None:
         """Assign a broker to a name."""
@@ -227,9 +228,11 @@ class SimNetwork:
         self._addresses[f"10.0.0.{node_id}"] = node_id
         self._listeners[node_id] = listener
 
-    def name(self, node_id: int, host: str) -> None:
-        """Give a broker one more name."""
+    def name(self, node_id: int, host: str, port: int | None = None) -> None:
+        """Give a broker one more name; with a port, it listens at no other one from now on."""
         self._nodes[host] = node_id
+        if port is not None:
+            self._ports[node_id] = port
 
     def keep_names(self, hosts: Collection[str]) -> None:
         """Take all other names away, and end every connection."""
@@ -262,6 +265,7 @@ class SimNetwork:
         await self._travel(node_id, Direction.TO_BROKER)
         connection = SimConnection(self, node_id, len(self.connections) + 1)
         refused = self.weather.refuses(node_id, self.loop.time())
+        refused |= self._ports.get(node_id, address.port) != address.port
         end = None if refused else self._listeners[node_id].accept(connection)
         if end is not None and (delay := self.weather.accept_delay(node_id, self.loop.time())):
             self._trace(f"{connection} is accepted slowly")

@@ -93,7 +93,10 @@ def _topic(
     described = MetadataResponseTopic(
         name=topic.name,
         topic_id=topic.topic_id,
-        partitions=[_partition(ctx, topic, each) for each in topic.partitions],
+        partitions=[
+            _partition(ctx, topic, each)
+            for each in ctx.cluster.known_partitions(ctx.node_id, topic)
+        ],
     )
     if request.include_topic_authorized_operations:
         described.topic_authorized_operations = _EVERY_OPERATION
