@@ -37,7 +37,7 @@ _RECORDS, _SMALL_BATCH = 12, 2000
 _LITTLE_MEMORY = 10_000
 _MOST_TOPICS = 40
 """Each may have to wait for its metadata, and a run may have hundreds."""
-_PORT = 9092
+_PORT, _OTHER_PORT = 9092, 9093
 _SHORT_TRIGGER_MS = 1000
 _SHORT_AGE_MS = 2000
 _SLACK_S, _UNANSWERED_S = 1.0, 60.0
@@ -480,7 +480,7 @@ class Aftermath:
             self._ledger.false_reports.append(f"topics are kept that are not used: {kept}")
 
     async def _check_addresses(self) -> None:
-        """Brokers that are given other names are found under these.
+        """Brokers that are given other names, or other ports, are found there.
 
         Not if some dials in a row make the producer go back to its bootstrap servers.
         """
@@ -490,10 +490,12 @@ class Aftermath:
         if config.metadata_recovery_rebootstrap_trigger_ms <= _SHORT_TRIGGER_MS:
             return
         world = self._world
-        names = {node_id: f"moved-{node_id}.sim" for node_id in world.spec.nodes}
+        names = {node_id: world.cluster.brokers[node_id].host for node_id in world.spec.nodes}
+        names |= {node_id: f"moved-{node_id}.sim" for node_id in names if node_id % 2}
         for node_id, host in names.items():
-            world.network.name(node_id, host)
-            world.cluster.set_broker_address(node_id, host, _PORT)
+            port = _PORT if node_id % 2 else _OTHER_PORT
+            world.network.name(node_id, host, port)
+            world.cluster.set_broker_address(node_id, host, port)
         await asyncio.sleep(self._config.metadata_max_age_ms / 1000 + _SLACK_S)
         world.network.keep_names(set(names.values()))
         await asyncio.sleep(_SLACK_S)

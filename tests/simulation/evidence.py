@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, NamedTuple, Self
 
 from aioproducer.config import ProducerConfig
 from aioproducer.core.stats import ProducerStats
-from aioproducer.errors import BrokerError
+from aioproducer.errors import BrokerError, RecordsPurgedError
 from aioproducer.records.batch import DecodedRecord, read_batches
 from aioproducer.testing.broker.log import StoredBatch
 from aioproducer.testing.world.cluster import SimCluster, TracedPartition
@@ -283,13 +283,13 @@ class LogWatch(logging.Handler):
         return id(self)
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Keeps what carries an exception, unless a broker's answer was one."""
+        """Keeps what carries an exception, unless a broker's answer or a purge was one."""
         if record.getMessage().startswith("starting over from the bootstrap servers"):
             self.restarts.append(self.now())
         if "does not have the last batch that it acknowledged" in record.getMessage():
             self.expirations.append(f"at {self.now():.3f}: {record.getMessage()}")
         error = record.exc_info[1] if record.exc_info and record.levelno >= logging.ERROR else None
-        if error is not None and not isinstance(error, BrokerError):
+        if error is not None and not isinstance(error, BrokerError | RecordsPurgedError):
             self.reports.append(f"{record.getMessage()}: {error!r}")
 
 

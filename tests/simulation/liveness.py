@@ -25,9 +25,11 @@ from simulation.waiting import (
     ExtraTurns,
     Numbers,
     Steps,
+    asked_in_vain,
     broken_while_waiting,
     buffers_with_two_owners,
     gathers_although_waiting,
+    keeps_refused_brokers,
     lingers_although_awaited,
     links_are_old,
     more_records_than_allowed,
@@ -117,6 +119,8 @@ class LivenessWatch:
         for producer in self._producers if len(self.violations) < _MOST_REPORTED else ():
             if producer.was_started:
                 self.violations += self._asked_again_at_once(producer)
+                self.violations += asked_in_vain(producer.engine, self._now())
+                self.violations += keeps_refused_brokers(producer.engine, self._now())
                 self.violations += lingers_although_awaited(producer.engine, self._now())
                 if _is_running(producer.engine):
                     self.violations += _oversleeps_expiry(producer.engine, self._now())
@@ -177,6 +181,8 @@ class LivenessWatch:
     def _older_leaders(self, producer: SimProducer) -> Iterator[str]:
         """Leader epochs that go back while a topic in use keeps its id, maybe missing for a while.
 
+        Nor does it lose partitions.
+
         A topic that expires and is used again begins with any epoch. An epoch that the topic has
         not reached is that of a deleted one, as one from a response by name may be.
         """
@@ -200,6 +206,10 @@ class LivenessWatch:
         self._epochs[producer] = before | now
         for where, (epoch, live) in before.items():
             epoch_now, _ = now.get(where, (epoch, live))
+            topic = metadata.cluster.topics.get(where.topic)
+            is_there = topic is not None and topic.topic_id == where.topic_id
+            if topic is not None and is_there and where.partition >= len(topic.partitions):
+                yield f"at {self._now():.3f}: metadata have lost {where}, and have its topic"
             partition = self._cluster.partition(where.topic, where.partition)
             if epoch_now < epoch and (partition is None or epoch <= partition.leader_epoch):
                 yield f"at {self._now():.3f}: epoch {epoch} of {where} is {epoch_now} again"

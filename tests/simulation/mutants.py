@@ -1804,6 +1804,86 @@ MUTANTS += (
 )
 
 
+MUTANTS += (
+    Mutant(
+        "let a lagging broker take partitions from a topic",
+        "core/metadata/cluster.py",
+        "        count = max(count, len(known))\n",
+        "",
+    ),
+    Mutant(
+        "choose a busy node for metadata, and send it nothing",
+        "net/client.py",
+        "now=now, future=future, reserve=RESERVE)",
+        "now=now, future=future)",
+    ),
+    Mutant(
+        "give up the requests to a broker that has left",
+        "net/link.py",
+        "        if self.versions is None or self.in_flight == 0:\n            self._close_now(",
+        "        if self._retiring:\n            self._close_now(",
+    ),
+    Mutant(
+        "keep the port of a broker that has moved",
+        "net/client.py",
+        "node[:3] != link.node[:3]",
+        "node[:2] != link.node[:2]",
+    ),
+    Mutant(
+        "keep the brokers although one asks for a rebootstrap",
+        "runtime/tasks/metadata.py",
+        "        if response.error_code == RebootstrapRequiredError.code and self._rebootstraps:\n",
+        "        if response.error_code < 0 and self._rebootstraps:\n",
+    ),
+)
+TRANSACTIONAL_MUTANTS += tuple(
+    Mutant(*change, transactional=True)
+    for change in (
+        (
+            "end a block as after a commit that a close has aborted",
+            "client/transactions.py",
+            "            if exc is None:\n                self._refuse_if_closed()\n"
+            "            return\n",
+            "            return\n",
+        ),
+        (
+            "let an abort that no caller awaits forbid the next transaction",
+            "runtime/tasks/transactions.py",
+            "            await self._outcome(operation)\n"
+            "        finally:\n            self.manager.on_seen(operation)\n",
+            "            await self._outcome(operation)\n        finally:\n            pass\n",
+        ),
+        (
+            "keep linger off after a commit",
+            "runtime/tasks/transactions.py",
+            "        operation.add_listener(self._accumulator.end_flush)\n",
+            "",
+        ),
+        (
+            "abandon batches with sequences where no new epoch is given",
+            "core/transactions/manager.py",
+            "        return self._can_renew or not batch.has_sequence\n",
+            "        return True\n",
+        ),
+        (
+            "ask only the brokers that are known for open transactions",
+            "runtime/tasks/coordinator_client.py",
+            "            self._learn(await self._ask(coordinator_queries.brokers()))\n"
+            "            return [",
+            "            if not self._nodes:\n"
+            "                self._learn(await self._ask(coordinator_queries.brokers()))\n"
+            "            return [",
+        ),
+        (
+            "do not abort at a close what no caller has seen begin",
+            "core/transactions/manager.py",
+            "            self._operations.unreceived = None\n            self.aborted_by_close",
+            "            self.aborted_by_close",
+        ),
+    )
+)
+
+
 def hunt(mutant: Mutant, seeds: int) -> str | None:
     """The first seed that finds the mutant, with its oracles; None when none does."""
     with tempfile.TemporaryDirectory() as folder:

@@ -30,6 +30,7 @@ from aioproducer.errors import (
     MetadataTimeoutError,
     OutOfOrderSequenceNumberError,
     RebootstrapRequiredError,
+    TransactionAbortedError,
     UnknownProducerIdError,
 )
 from aioproducer.records import murmur2_partition
@@ -70,6 +71,7 @@ _WITHOUT_STATE = frozenset(
     )
 )
 """What brokers answer that do not have the last batch of a producer."""
+_OWN_DECISIONS = (IllegalStateError, TransactionAbortedError)
 
 _TIMEOUT_S = 0.1
 """What may come on top of a promised bound: turns of the loop, timers' granularity."""
@@ -621,11 +623,11 @@ def what_calls_return_is_true(e: Evidence) -> Iterator[str]:
 
 
 def no_producer_fails_by_itself(e: Evidence) -> Iterator[str]:
-    """A producer ends by an answer of a broker, not by an exception of its code or its states."""
+    """A producer ends by an answer of a broker, not by its code, its states or an abort."""
     for failure in e.failures:
         cause: BaseException | None = failure
         while cause is not None:
-            if isinstance(cause, IllegalStateError) or not isinstance(cause, KafkaError):
+            if isinstance(cause, _OWN_DECISIONS) or not isinstance(cause, KafkaError):
                 yield f"a producer ended with {failure!r}, by {cause!r}"
                 break
             cause = cause.__cause__

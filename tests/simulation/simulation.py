@@ -44,7 +44,7 @@ from simulation.evidence import (
     names_deleted,
     names_lost,
 )
-from simulation.faults import draw_odd_answers, draw_schedule
+from simulation.faults import draw_changes, draw_odd_answers, draw_schedule
 from simulation.hand_over import HandingProducer, HandingWorkload
 from simulation.ledger import Alarm, CallState, Entry, Ledger
 from simulation.liveness import LivenessWatch, recovery_bound
@@ -219,6 +219,8 @@ class Simulation:
             faults += draw_schedule(chance.of("faults"), shape, *times)
             if not setup.unclean_elections:
                 faults += draw_odd_answers(chance.of("odd answers"), shape, *times)
+                if self.scenario.heals_at == CHAOS_S:
+                    faults += draw_changes(chance.of("changes"), shape, *times)
         if theme is not None:
             faults += theme.schedule(themes, shape, *times)
         if setup.unclean_elections:

@@ -47,6 +47,7 @@ from aioproducer.errors import (
     KafkaError,
     NodeDisconnectedError,
     ProducerFencedError,
+    TransactionAbortedError,
 )
 from aioproducer.net.client import NetworkClient
 from aioproducer.runtime.bulk.run import BulkRun
@@ -481,7 +482,12 @@ def _engine_with(batch: object, **parts: object) -> Any:
 
 @pytest.mark.parametrize(
     ("cause", "found"),
-    [(IllegalStateError("not possible"), 1), (IndexError(), 1), (ProducerFencedError(), 0)],
+    [
+        (IllegalStateError("not possible"), 1),
+        (IndexError(), 1),
+        (TransactionAbortedError(), 1),
+        (ProducerFencedError(), 0),
+    ],
 )
 def test_a_producer_that_fails_by_itself_is_found_out(cause: Exception, found: int) -> None:
     failure = FatalTransactionError("the producer cannot go on")
@@ -701,6 +707,20 @@ def test_a_leader_epoch_that_goes_back_while_its_topic_is_missing_is_found_out()
         producer.engine.metadata.cluster.topics = topics
         found.append(len(list(watch._older_leaders(producer))))
     assert found == [0, 0, 1]
+
+
+def test_partitions_that_a_topic_loses_are_found_out() -> None:
+    producer = _producer_that_uses_a_topic()
+    cluster: Any = Mock()
+    cluster.partition.return_value = Mock(leader_epoch=6)
+    watch = LivenessWatch(lambda: 0.0, cluster)
+    found = []
+    for topic_id, count in [(1, 1), (1, 2), (1, 1), (2, 1)]:
+        partitions = tuple(PartitionMetadata(number, 1, 5) for number in range(count))
+        topic = TopicMetadata("t", UUID(int=topic_id), partitions)
+        producer.engine.metadata.cluster.topics = {"t": topic}
+        found.append(len(list(watch._older_leaders(producer))))
+    assert found == [0, 0, 1, 0]
 
 
 def test_a_leader_epoch_that_the_topic_has_not_reached_may_go_back() -> None:

@@ -24,6 +24,7 @@ from aioproducer.errors import (
     MetadataTimeoutError,
     NotCoordinatorError,
     OperationNotAttemptedError,
+    ProducerClosedError,
     ProducerFailedError,
     ProducerFencedError,
     TopicAuthorizationFailedError,
@@ -716,4 +717,79 @@ def test_a_refused_start_that_an_initialization_does_not_correct_is_found_out(
         _ledger=ledger,
     )
     asyncio.run(Actor._start_in_background(actor))
+    assert len(ledger.false_reports) == found
+
+
+@pytest.mark.parametrize(("error", "found"), [(ProducerClosedError(), 0), (None, 1)])
+def test_a_block_that_ends_as_after_a_commit_is_found_out(
+    error: KafkaError | None, found: int
+) -> None:
+    ledger = Ledger()
+
+    async def leave(*_: object) -> None:
+        if error is not None:
+            raise error
+
+    actor: Any = SimpleNamespace(
+        _block_left_open=SimpleNamespace(__aexit__=leave),
+        _last=TransactionBook().begin("a", 0.0),
+        _context=SimpleNamespace(trace=lambda text: None),
+        _ledger=ledger,
+    )
+    asyncio.run(Actor.leave_block(actor))
+    assert len(ledger.false_reports) == found
+
+
+@pytest.mark.parametrize(
+    ("error", "found"), [(IllegalStateError("not possible"), 1), (KafkaTimeoutError(), 0)]
+)
+def test_a_begin_that_is_not_possible_after_an_end_is_found_out(
+    error: KafkaError, found: int
+) -> None:
+    ledger = Ledger()
+
+    async def call(what: str, method: object) -> None:
+        raise error
+
+    async def initialize(error: KafkaError) -> None:
+        pass
+
+    actor: Any = SimpleNamespace(
+        entry=SimpleNamespace(name="a.1"),
+        producer=SimpleNamespace(begin_transaction=None),
+        _caller=SimpleNamespace(call=call),
+        _initialize=initialize,
+        _ledger=ledger,
+    )
+    assert not asyncio.run(Actor._begin(actor))
+    assert len(ledger.false_reports) == found
+
+
+@pytest.mark.parametrize(
+    ("error", "found"), [(IllegalStateError("not possible"), 1), (ProducerFencedError(), 0)]
+)
+def test_a_block_that_is_given_up_and_lets_no_other_begin_is_found_out(
+    error: KafkaError, found: int
+) -> None:
+    ledger = Ledger()
+
+    async def end(*_: object, **__: object) -> None:
+        raise error
+
+    actor = SimpleNamespace(
+        is_fit=True,
+        entry=SimpleNamespace(name="a.1"),
+        producer=SimpleNamespace(config=SimpleNamespace(max_request_size=1)),
+        give_up_block=end,
+        leave_open=end,
+    )
+    run: Any = SimpleNamespace(
+        loop=SimpleNamespace(time=lambda: 0.0),
+        ledger=ledger,
+        chance=SimpleNamespace(of=random.Random),
+        trace=lambda text: None,
+    )
+    shape = SimpleNamespace(topics={"t": 1})
+    cast: Any = SimpleNamespace(present=lambda seat: actor, input_shape=shape)
+    assert not asyncio.run(TransactionalPlay(run, cast)._leave_open(Seat("a")))
     assert len(ledger.false_reports) == found

@@ -17,6 +17,7 @@ from aioproducer.testing.broker.transactions.groups import Group
 from aioproducer.testing.broker.transactions.states import Transaction
 from aioproducer.testing.world.faults import Shape
 from aioproducer.testing.world.spec import Chance
+from aioproducer.transaction_admin import TransactionAdmin
 from simulation import run_seed
 from simulation.faults.brokers import LeaderMove
 from simulation.faults.coordinators import ErrorAfterWork, FinalCoordinatorError
@@ -27,6 +28,7 @@ from simulation.themes import (
     LATE_ENDS,
     LEFT_OUT,
     LOST_ADDITIONS,
+    OLD_COORDINATORS,
     OVERTAKINGS,
     POSITIONS,
     SLOW_ENDS,
@@ -39,6 +41,7 @@ from simulation.themes import (
 from simulation.transactions.plan import Plan, Seat, draw_plan
 
 _SPOILT_RUNS = 30
+_SEED_WITH_OPEN_TRANSACTIONS = 22
 
 
 def _transactional(most: int) -> Iterator[int]:
@@ -113,6 +116,7 @@ def test_a_transactional_run_is_long_and_rough_enough() -> None:
         (TRANSACTIONAL_RECREATIONS, "topic recreation", 6),
         (TRANSACTIONAL_RECREATIONS_SEEN_EARLY, "topic recreation", 6),
         (TRANSACTIONAL_REPLACEMENTS, "replaced cluster", 6),
+        (OLD_COORDINATORS, "retriable error", 40),
     ],
 )
 def test_a_theme_brings_its_faults_and_its_options(theme: Theme, kind: str, count: int) -> None:
@@ -138,6 +142,13 @@ def test_clusters_are_replaced_only_in_runs_without_readers() -> None:
         replace(plan, seats=(Seat("a"), Seat("c", reads="t1")))
     )
     assert TRANSACTIONAL_REPLACEMENTS in _newer_themes_of(replace(plan, seats=(Seat("a"),)))
+
+
+def test_old_coordinators_have_no_v2_transactions() -> None:
+    plan = draw_plan(Chance(next(_transactional(1))).of("transactions"))
+    assert plan is not None
+    assert OLD_COORDINATORS not in _newer_themes_of(replace(plan, version=2))
+    assert OLD_COORDINATORS in _newer_themes_of(replace(plan, version=1))
 
 
 def test_a_process_that_has_prepared_a_transaction_goes_on_under_another_id() -> None:
@@ -243,3 +254,14 @@ def test_a_send_that_waits_until_the_next_transaction_is_found_out(
     )
     oracle = "sends_do_not_outlive_their_transaction"
     assert oracle in _oracles_that_notice(oracle)
+
+
+def test_open_transactions_that_another_process_does_not_find_are_found_out(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def none(*_: object, **__: object) -> list[object]:
+        return []
+
+    monkeypatch.setattr(TransactionAdmin, "open_transactions", none)
+    reports = [each.text for each in run_seed(_SEED_WITH_OPEN_TRANSACTIONS).violations]
+    assert any("open_transactions() returns []" in text for text in reports)

@@ -23,8 +23,10 @@ from aioproducer.errors import (
     InvalidProducerIdMappingError,
     KafkaError,
     NodeDisconnectedError,
+    RebootstrapRequiredError,
     UnknownTopicOrPartitionError,
 )
+from aioproducer.net.client import NodeNotReady
 from aioproducer.net.connection import IdleConnectionError
 from aioproducer.types import Node, PartitionMetadata, TopicMetadata, TopicPartition
 from aioproducer.wire.messages.metadata import MetadataRequest
@@ -48,6 +50,7 @@ from simulation.waiting import (
     _differs_from_its_request,
     _earlier_dials_count,
     _kept_without_use,
+    _never_lingers,
     _new_topic_waits,
     _not_asked_after_last_connection,
     _not_asked_after_refusal,
@@ -69,6 +72,8 @@ from simulation.waiting import (
     _waits_though_overtaken,
     _without_records,
     _written_too_early,
+    asked_in_vain,
+    keeps_refused_brokers,
     lingers_although_awaited,
     links_are_old,
     numbers_on_wire,
@@ -770,11 +775,12 @@ def test_a_description_of_some_topics_that_counts_as_one_of_all_is_found_out(
     [
         (NodeDisconnectedError(), False, False, 1),
         (NodeDisconnectedError(), True, False, 0),
+        (NodeDisconnectedError("the broker left the cluster"), True, False, 1),
         (NodeDisconnectedError(), False, True, 0),
         (UnknownTopicOrPartitionError(), False, False, 0),
     ],
 )
-def test_a_batch_that_counts_as_not_written_without_a_response_is_found_out(
+def test_a_batch_that_is_given_up_or_counts_as_not_written_without_a_response_is_found_out(
     error: KafkaError, possibly_persisted: bool, on_wire: bool, found: int
 ) -> None:
     batch = _batch(ordinal=(4,), last_error=None, possibly_persisted=False)
@@ -1188,3 +1194,52 @@ def test_records_that_overtake_a_call_that_waits_for_memory_are_found_out(
     pool._queue = [first if is_same else Mock()]
     fast_path.appended += appended
     assert len(list(line.check(engine, 2.0))) == found
+
+
+@pytest.mark.parametrize("where", ["metadata", "producer id", "coordinator", ""])
+def test_a_request_to_a_node_that_takes_none_is_found_out(where: str) -> None:
+    def error(which: str) -> KafkaError:
+        return NodeNotReady() if which == where else NodeDisconnectedError()
+
+    requests = SimpleNamespace(last_error=error("producer id"))
+    manager = SimpleNamespace(coordinator_error=error("coordinator"))
+    engine: Any = SimpleNamespace(
+        metadata=SimpleNamespace(_last_failure=error("metadata")),
+        driver=SimpleNamespace(sender=SimpleNamespace(producer_id=requests)),
+        transactions=SimpleNamespace(manager=manager),
+    )
+    assert len(list(asked_in_vain(engine, 1.0))) == bool(where)
+
+
+@pytest.mark.parametrize(
+    ("error", "strategy", "brokers", "found"),
+    [
+        (RebootstrapRequiredError(), "rebootstrap", {1: None}, 1),
+        (RebootstrapRequiredError(), "rebootstrap", {}, 0),
+        (RebootstrapRequiredError(), "none", {1: None}, 0),
+        (NodeDisconnectedError(), "rebootstrap", {1: None}, 0),
+    ],
+)
+def test_brokers_that_are_kept_after_a_request_for_a_rebootstrap_are_found_out(
+    error: KafkaError, strategy: str, brokers: dict[int, None], found: int
+) -> None:
+    engine: Any = SimpleNamespace(
+        config=SimpleNamespace(metadata_recovery_strategy=strategy),
+        metadata=SimpleNamespace(_last_failure=error),
+        client=SimpleNamespace(_brokers=brokers),
+    )
+    assert len(list(keeps_refused_brokers(engine, 1.0))) == found
+
+
+@pytest.mark.parametrize(
+    ("flushes", "is_idle", "is_busy", "found"),
+    [(1, True, False, 1), (0, True, False, 0), (1, False, False, 0), (1, True, True, 0)],
+)
+def test_linger_that_stays_off_is_found_out(
+    flushes: int, is_idle: bool, is_busy: bool, found: int
+) -> None:
+    engine: Any = SimpleNamespace(
+        accumulator=SimpleNamespace(_flushes=flushes, is_idle=is_idle),
+        transactions=SimpleNamespace(manager=SimpleNamespace(is_busy=is_busy)),
+    )
+    assert len(list(_never_lingers(engine, 1.0))) == found

@@ -34,6 +34,7 @@ from simulation.faults.answers import (
     MetadataError,
     MixedErrors,
     OddDescription,
+    Refusal,
     SwallowedRequest,
     Throttle,
     UnansweredInitProducerId,
@@ -208,6 +209,13 @@ _SHORT_BLOCK = {"max_block_ms": 1500}
 _SLOW_TO_REPEAT = {"retry_backoff_ms": 1000, "retry_backoff_max_ms": 2000}
 """An abort comes before the lost request is sent again."""
 
+OLD_COORDINATORS = Theme(
+    _times(40, Refusal.draw),
+    {**_SLOW_TO_REPEAT, "delivery_timeout_ms": 120_000},
+    brokers={"api_versions": {ApiKey.INIT_PRODUCER_ID: (0, 2)}},
+    alone=True,
+)
+"""Brokers before 2.5 give no next epoch: a transaction that is aborted may leave no gap."""
 LATE_ENDS = Theme(_times(8, HeldEnd.draw))
 OVERTAKINGS = Theme(_times(8, OvertakenRenewal.draw))
 LOST_ADDITIONS = Theme(_times(12, LostAddition.draw), _SLOW_TO_REPEAT)
@@ -631,6 +639,8 @@ SHRUNKEN_TOPICS = Theme(
 _SHARE_OF_NEWER = 0.15
 _SHARE_OF_REPLACEMENTS = 0.3
 """Of the transactional runs without seats that read."""
+_SHARE_OF_OLD_COORDINATORS = 0.1
+"""Of the other V1 runs."""
 _NEWER_THEMES = (RECREATIONS_BY_NAME, RECREATIONS_BY_NAME, SHRUNKEN_TOPICS)
 
 _SHARE_OF_LAST = 0.8
@@ -703,6 +713,8 @@ def draw_transactional_theme(
     makes_up = all(seat.reads is None for seat in plan.seats)
     if makes_up and newer is not None and newer.random() < _SHARE_OF_REPLACEMENTS:
         return TRANSACTIONAL_REPLACEMENTS
+    if plan.version == 1 and newer is not None and newer.random() < _SHARE_OF_OLD_COORDINATORS:
+        return OLD_COORDINATORS
     return theme
 
 

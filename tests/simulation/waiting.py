@@ -21,8 +21,10 @@ from aioproducer.errors import (
     BrokerError,
     ConcurrentTransactionsError,
     InvalidProducerIdMappingError,
+    RebootstrapRequiredError,
     UnknownTopicOrPartitionError,
 )
+from aioproducer.net.client import NodeNotReady
 from aioproducer.net.connection import IdleConnectionError
 from aioproducer.wire.messages.produce import ProduceRequest
 
@@ -165,6 +167,8 @@ class SentBatches:
             error, where = batch.last_error, batch.topic_partition
             if error is None or batch.ordinal not in before or batch.ordinal in self._on_wire:
                 continue
+            if "the broker left the cluster" in error.message:
+                yield f"a request with a batch of {where} is given up, since {error}"
             is_wanted = is_described or metadata.is_awaited or where.topic in metadata._pending
             if not isinstance(error, BrokerError):
                 if not batch.possibly_persisted:
@@ -430,6 +434,24 @@ def links_are_old(engine: ProducerEngine, now: float) -> Iterator[str]:
     nodes = {node_id: node[:3] for node_id, node in engine.metadata.cluster.nodes.items()}
     if links != nodes and engine.metadata_task._reported_nodes is not None:  # None: it starts over
         yield f"at {now:.3f}: the brokers are {nodes}, and there are links to {links}"
+
+
+def asked_in_vain(engine: ProducerEngine, now: float) -> Iterator[str]:
+    """Yield the requests that failed since the chosen node took none."""
+    errors = [engine.metadata._last_failure, engine.driver.sender.producer_id.last_error]
+    if engine.transactions is not None:
+        errors.append(engine.transactions.manager.coordinator_error)
+    for error in errors:
+        if isinstance(error, NodeNotReady):
+            yield f"at {now:.3f}: a node is chosen, and {error}"
+
+
+def keeps_refused_brokers(engine: ProducerEngine, now: float) -> Iterator[str]:
+    """Yield brokers that are kept although one has asked for a rebootstrap (KIP-1102)."""
+    error, brokers = engine.metadata._last_failure, engine.client._brokers
+    is_obeyed = engine.config.metadata_recovery_strategy == "rebootstrap"
+    if isinstance(error, RebootstrapRequiredError) and is_obeyed and brokers:
+        yield f"at {now:.3f}: {len(brokers)} brokers are kept after {error}"
 
 
 class Numbers(NamedTuple):
@@ -843,6 +865,14 @@ def _derived_state_is_old(engine: ProducerEngine, now: float) -> Iterator[str]:
             yield f"{different} of the last transaction are kept"
 
 
+def _never_lingers(engine: ProducerEngine, now: float) -> Iterator[str]:
+    """Linger that stays off after the flush, commit or prepare that has ended it."""
+    accumulator, transactions = engine.accumulator, engine.transactions
+    is_busy = transactions is not None and transactions.manager.is_busy
+    if accumulator._flushes and accumulator.is_idle and not is_busy:
+        yield "no batch lingers, and no call waits for any"
+
+
 def _due_at(head: ProducerBatch, linger_s: float) -> float:
     """Return when the first batch of a partition is due: after its backoff, or its linger."""
     if head.attempts:
@@ -855,6 +885,7 @@ def _due_at(head: ProducerBatch, linger_s: float) -> float:
 _RULES = (
     _differs_from_its_request,
     _derived_state_is_old,
+    _never_lingers,
     _sleeps_although_woken,
     _several_before_the_first,
     _waits_though_leader_changed,

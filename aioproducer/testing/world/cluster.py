@@ -391,7 +391,7 @@ class SimCluster(ClusterState):
         return belief
 
     def known_partitions(self, node_id: int, topic: Topic) -> Sequence[Partition]:
-        """Return the partitions, or those that a lagging broker has been told of."""
+        """Return the partitions; of a lagging broker those that it had when it stopped to learn."""
         beliefs = self._beliefs.get(node_id, {})
         known = [p for p in topic.partitions if TopicPartition(topic.name, p.index) in beliefs]
         return known or topic.partitions

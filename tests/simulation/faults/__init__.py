@@ -54,6 +54,7 @@ from simulation.faults.brokers import (
     TopicRecreation,
     UnawareBrokers,
     UnlistedBroker,
+    UnseenGrowth,
 )
 from simulation.faults.coordinators import (
     CoordinatorDiesAfter,
@@ -100,6 +101,7 @@ __all__ = [
     "KINDS",
     "THEMATIC_KINDS",
     "TRANSACTIONAL_KINDS",
+    "draw_changes",
     "draw_odd_answers",
     "draw_schedule",
 ]
@@ -107,6 +109,8 @@ __all__ = [
 _FEWEST, _MOST = 3, 16
 _STORM_S = 2.0
 _SHARE_OF_ODD_ANSWERS, _ODD_ANSWERS = 0.12, 12
+_SHARE_OF_CHANGES, _CHANGES = 0.08, 8
+_LATE_MS, _GONE_AFTER_S = 1500, 0.3
 
 KINDS: Final[tuple[type[Fault], ...]] = (
     BlackHole,
@@ -191,11 +195,12 @@ THEMATIC_KINDS: Final[tuple[type[Fault], ...]] = (
     ReplacedCluster,
     UnlistedBroker,
     UnawareBrokers,
+    UnseenGrowth,
     LateDescription,
     FirstRefused,
     DuplicateAnswer,
 )
-"""What only themes and `draw_odd_answers` bring."""
+"""What only themes, `draw_odd_answers` and `draw_changes` bring."""
 
 
 def draw_schedule(rng: random.Random, shape: Shape, start: float, end: float) -> list[Fault]:
@@ -229,3 +234,22 @@ def draw_odd_answers(rng: random.Random, shape: Shape, start: float, end: float)
     return [
         OddAnswer.draw(rng, round(rng.uniform(start, end), 3), shape) for _ in range(_ODD_ANSWERS)
     ]
+
+
+def draw_changes(rng: random.Random, shape: Shape, start: float, end: float) -> list[Fault]:
+    """Partitions that a broker's metadata lack, or brokers that leave, in a share of the runs.
+
+    A broker that leaves has yet to answer, and metadata are requested since a connection ends.
+    """
+    share = rng.random()
+    faults: list[Fault] = []
+    for _ in range(_CHANGES):
+        at, node_id = round(rng.uniform(start, end), 3), rng.choice(list(shape.nodes))
+        if share < _SHARE_OF_CHANGES:
+            faults.append(UnseenGrowth.draw(rng, at, shape))
+        elif share > 1 - _SHARE_OF_CHANGES:
+            faults.append(LateAnswer(at, node_id, 2, _LATE_MS))
+            faults.append(UnlistedBroker(at, node_id, _LATE_MS / 1000))
+            others = [each for each in shape.nodes if each != node_id]
+            faults.append(Reset(round(at + _GONE_AFTER_S, 3), rng.choice(others)))
+    return faults

@@ -306,6 +306,26 @@ class PartitionGrowth(Fault):
 
 
 @dataclass(frozen=True, slots=True)
+class UnseenGrowth(LastingFault):
+    """A topic gets one more partition, which a broker's metadata do not have for a while."""
+
+    kind = "unseen growth"
+    topic: str
+
+    def strike(self, world: World) -> Probe:
+        """Grows now, except for the broker."""
+        cluster = world.cluster
+        cluster.stop_learning(self.node_id)
+        world.later(self.seconds, lambda: cluster.learn(self.node_id))
+        return PartitionGrowth(self.at, self.topic).strike(world)
+
+    @classmethod
+    def draw(cls, rng: random.Random, at: float, shape: Shape) -> Self:
+        """Any broker, any topic."""
+        return cls(at, node(rng, shape), duration(rng), rng.choice(sorted(shape.topics)))
+
+
+@dataclass(frozen=True, slots=True)
 class TopicCreation(Fault):
     """Topics are created, on as many of three brokers as are up."""
 

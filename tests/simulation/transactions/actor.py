@@ -17,6 +17,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Awaitable, Callable, Sequence
+from math import inf
 from typing import TYPE_CHECKING
 
 from aioproducer.core.transactions.states import TransactionState
@@ -45,6 +46,7 @@ from simulation.transactions.outsider import Outsider
 from simulation.transactions.plan import Seat
 
 if TYPE_CHECKING:
+    from aioproducer.client.transactions import Transaction
     from aioproducer.types import PreparedTransaction
     from simulation.transactions.consumer import SimConsumer
 
@@ -62,6 +64,7 @@ _UNENDED = frozenset({TransactionState.IN_TRANSACTION, TransactionState.ABORTABL
 _SHARE_IN_BACKGROUND = 0.3
 _HASTE_S = 0.0001
 """No answer comes that soon."""
+_IN_BLOCK_S = 1.0
 
 
 class HandedOverError(KafkaError):
@@ -103,6 +106,7 @@ class Actor:
         self.work: asyncio.Future[None] | None = None
         self.on_begin: Callable[[], None] = lambda: None
         self._last: TransactionEntry | None = None
+        self._block_left_open: Transaction | None = None
         self._is_contradicted = False
         self._line = line
         self._context = context
@@ -236,17 +240,60 @@ class Actor:
         if state is TransactionState.READY and (identity or ()) == (*found.identity,):
             self._context.book.complaints.append(f"{tx.label} has ended, and is open at its broker")
 
-    async def leave_open(self, entries: Sequence[Entry]) -> None:
+    async def leave_open(self, entries: Sequence[Entry], *, in_block: bool) -> None:
         """Begin a transaction with these records, the first of them written, and do not end it."""
-        await self._caller.call("begin", self.producer.begin_transaction)
+        if in_block:
+            self._block_left_open = self.producer.transaction()
+            await self._block_left_open.__aenter__()
+        else:
+            await self._caller.call("begin", self.producer.begin_transaction)
         self._last = self._open()
         for entry in entries:
             await self.contents.send(entry)
         await self.contents.watch(entries[0])
 
+    async def leave_block(self) -> None:
+        """Leave the block, which a close has aborted, in order."""
+        block, tx = self._block_left_open, self._last
+        if block is None or tx is None:
+            return
+        try:
+            await block.__aexit__(None, None, None)
+        except KafkaError as error:
+            self._context.trace(f"{tx.label} was aborted by a close: {error!r}")
+        else:
+            text = f"{tx.label} was aborted by a close, and its block ends as after a commit"
+            self._ledger.false_reports.append(text)
+
+    async def give_up_block(self, entry: Entry) -> None:
+        """Leave a block with this record by a cancellation, and its abort by another one."""
+
+        async def fill() -> None:
+            async with self.producer.transaction():
+                self._open()
+                await self.contents.send(entry)
+                await asyncio.sleep(inf)
+
+        block = asyncio.ensure_future(fill())
+        for pause_s in (_IN_BLOCK_S, _HASTE_S):
+            await asyncio.sleep(pause_s)
+            block.cancel()
+        await asyncio.gather(block, return_exceptions=True)
+
+    async def begin_unseen(self, entry: Entry) -> None:
+        """Begin a transaction by a call that is cancelled if it has to wait; send this record."""
+        beginning = asyncio.ensure_future(self.producer.begin_transaction())
+        await asyncio.sleep(_HASTE_S)
+        beginning.cancel()
+        await asyncio.gather(beginning, return_exceptions=True)
+        await asyncio.sleep(_IN_BLOCK_S)
+        self._open()
+        await self.contents.send(entry)
+        await self.contents.watch(entry)
+
     async def commit_last(self) -> None:
         """Commit the transaction that was left open."""
-        if self._last is not None:
+        if self._last is not None and self._block_left_open is None:
             await self._commit(self._last)
 
     async def calm_transaction(
@@ -478,6 +525,9 @@ class Actor:
         except (*ENDS, GaveUpError):
             raise
         except KafkaError as error:
+            if isinstance(error, IllegalStateError):
+                text = f"{self.entry.name} has ended its transaction, and {error!r}"
+                self._ledger.false_reports.append(text)
             await self._initialize(error)
             return False
         return True

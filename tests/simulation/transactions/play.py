@@ -13,11 +13,12 @@ import asyncio
 from functools import partial
 from typing import TYPE_CHECKING
 
-from aioproducer.errors import KafkaError
+from aioproducer.errors import IllegalStateError, KafkaError
 from aioproducer.testing.broker.transactions.states import TransactionState
 from simulation.ledger import Entry
 from simulation.transactions.book import Outcome, TransactionEntry
 from simulation.transactions.caller import GaveUpError
+from simulation.transactions.outsider import SimAdmin
 from simulation.transactions.plan import Seat
 
 if TYPE_CHECKING:
@@ -30,7 +31,10 @@ _TRIES = 5
 _LONGEST_READING_S = 60.0
 _MOST_READ = 60
 _SHARE_OF_FAILED, _SHARE_COMMITTED = 0.5, 0.5
+_SHARE_OF_BLOCKS, _SHARE_UNSEEN = 0.5, 0.3
 """Of the transactions that are open when everything is closed."""
+_LONG_TIMEOUT_S = 10.0
+_UNUSED_ID = "unused"
 
 
 class TransactionalPlay:
@@ -62,10 +66,13 @@ class TransactionalPlay:
             await self._probe(seat)
         left_open = [seat for seat in seats if await self._leave_open(seat)]
         some = [seat for seat in left_open if self._commits_last(seat)]
+        await self._check_admin()
         commits = [asyncio.ensure_future(self.commit_amid_close(seat)) for seat in some]
         await asyncio.sleep(0)  # a commit begins before the close, if any does
         await self.close(None)
         await asyncio.gather(*commits)
+        for actor in map(self._cast.present, left_open):
+            await (asyncio.sleep(0) if actor is None else actor.leave_block())
         for seat in left_open:
             self._check_end(seat)
 
@@ -97,10 +104,20 @@ class TransactionalPlay:
             Entry(name, -2, topic, 0, None, name + bytes(size), (), None, now)
             for name, size in zip(names, sizes, strict=True)
         ]
+        chance = self._run.chance.of(f"last block of {seat.name}")
         try:
-            await actor.leave_open(entries)
+            if chance.random() < _SHARE_OF_BLOCKS:
+                name = b"<given up/%s>" % actor.entry.name.encode()
+                await actor.give_up_block(Entry(name, -2, topic, 0, None, name, (), None, now))
+                if chance.random() < _SHARE_UNSEEN:
+                    await actor.begin_unseen(entries[0])
+                    return True
+            await actor.leave_open(entries, in_block=chance.random() < _SHARE_OF_BLOCKS)
         except KafkaError as error:
-            self._run.trace(f"{actor.entry.name} has no transaction to leave open: {error!r}")
+            text = f"{actor.entry.name} has no transaction to leave open: {error!r}"
+            self._run.trace(text)
+            if isinstance(error, IllegalStateError):
+                self._ledger.false_reports.append(text)
             return False
         return True
 
@@ -129,6 +146,32 @@ class TransactionalPlay:
         transaction = self._cast.cluster.transactions.transactions.get(name)
         if transaction is not None and transaction.state is TransactionState.ONGOING:
             self._ledger.false_reports.append(f"close() has left a transaction of {name} open")
+
+    async def _check_admin(self) -> None:
+        """Another process finds all open transactions, and aborts those of dead processes."""
+        if self._cast.timeout_s < _LONG_TIMEOUT_S:
+            return  # they may end meanwhile
+        rng = self._run.chance.of("admin")
+        before = self._ongoing()
+        async with SimAdmin(self._cast.config_without_id(), self._cast.network, rng) as admin:
+            await admin.describe(_UNUSED_ID)
+            found = {each.transactional_id for each in await admin.open_transactions()}
+            if not before & self._ongoing() <= found <= before | self._ongoing():
+                text = f"{sorted(before)} are open, open_transactions() returns {sorted(found)}"
+                self._ledger.false_reports.append(text)
+            present = [self._cast.present(seat) for seat in self._cast.seats.values()]
+            keep = [actor.entry.transactional_id for actor in present if actor is not None]
+            for seat in self._cast.seats.values():
+                await admin.abort_orphans(seat.name, keep=keep)
+        left = self._ongoing().difference(keep)
+        if left:
+            self._ledger.false_reports.append(f"abort_orphans() has left {sorted(left)} open")
+
+    def _ongoing(self) -> set[str]:
+        transactions = self._cast.cluster.transactions.transactions
+        return {
+            name for name, each in transactions.items() if each.state is TransactionState.ONGOING
+        }
 
     # -- probing ----------------------------------------------------------------------------------
 
