@@ -29,6 +29,7 @@ from aioproducer.errors import (
     KafkaError,
     MetadataTimeoutError,
     OutOfOrderSequenceNumberError,
+    ProducerClosedError,
     RebootstrapRequiredError,
     TransactionAbortedError,
     UnknownProducerIdError,
@@ -71,7 +72,6 @@ _WITHOUT_STATE = frozenset(
     )
 )
 """What brokers answer that do not have the last batch of a producer."""
-_OWN_DECISIONS = (IllegalStateError, TransactionAbortedError)
 
 _TIMEOUT_S = 0.1
 """What may come on top of a promised bound: turns of the loop, timers' granularity."""
@@ -626,8 +626,9 @@ def no_producer_fails_by_itself(e: Evidence) -> Iterator[str]:
     """A producer ends by an answer of a broker, not by its code, its states or an abort."""
     for failure in e.failures:
         cause: BaseException | None = failure
-        while cause is not None:
-            if isinstance(cause, _OWN_DECISIONS) or not isinstance(cause, KafkaError):
+        while cause is not None and not isinstance(cause, ProducerClosedError):
+            is_own = isinstance(cause, IllegalStateError | TransactionAbortedError)
+            if is_own or not isinstance(cause, KafkaError):
                 yield f"a producer ended with {failure!r}, by {cause!r}"
                 break
             cause = cause.__cause__

@@ -46,6 +46,7 @@ from aioproducer.errors import (
     IllegalStateError,
     KafkaError,
     NodeDisconnectedError,
+    ProducerClosedError,
     ProducerFencedError,
     TransactionAbortedError,
 )
@@ -486,6 +487,7 @@ def _engine_with(batch: object, **parts: object) -> Any:
         (IllegalStateError("not possible"), 1),
         (IndexError(), 1),
         (TransactionAbortedError(), 1),
+        (ProducerClosedError(), 0),
         (ProducerFencedError(), 0),
     ],
 )

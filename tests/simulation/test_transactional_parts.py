@@ -741,7 +741,12 @@ def test_a_block_that_ends_as_after_a_commit_is_found_out(
 
 
 @pytest.mark.parametrize(
-    ("error", "found"), [(IllegalStateError("not possible"), 1), (KafkaTimeoutError(), 0)]
+    ("error", "found"),
+    [
+        (IllegalStateError("not possible"), 1),
+        (IllegalStateError("not initialized").because_of(TopicAuthorizationFailedError()), 0),
+        (KafkaTimeoutError(), 0),
+    ],
 )
 def test_a_begin_that_is_not_possible_after_an_end_is_found_out(
     error: KafkaError, found: int

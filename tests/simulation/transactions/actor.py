@@ -525,7 +525,7 @@ class Actor:
         except (*ENDS, GaveUpError):
             raise
         except KafkaError as error:
-            if isinstance(error, IllegalStateError):
+            if isinstance(error, IllegalStateError) and error.__cause__ is None:
                 text = f"{self.entry.name} has ended its transaction, and {error!r}"
                 self._ledger.false_reports.append(text)
             await self._initialize(error)
