@@ -1875,6 +1875,12 @@ TRANSACTIONAL_MUTANTS += tuple(
             "            return [",
         ),
         (
+            "abort transactions whose end is decided",
+            "transaction_admin.py",
+            "        wanted = [each for each in found if each.transactional_id not in keep]\n",
+            "        wanted = found\n",
+        ),
+        (
             "do not abort at a close what no caller has seen begin",
             "core/transactions/manager.py",
             "            self._operations.unreceived = None\n            self.aborted_by_close",

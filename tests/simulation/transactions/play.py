@@ -148,7 +148,7 @@ class TransactionalPlay:
             self._ledger.false_reports.append(f"close() has left a transaction of {name} open")
 
     async def _check_admin(self) -> None:
-        """Another process finds all open transactions, and aborts those of dead processes."""
+        """Another process finds all open transactions, and aborts only those of dead processes."""
         if self._cast.timeout_s < _LONG_TIMEOUT_S:
             return  # they may end meanwhile
         rng = self._run.chance.of("admin")
@@ -163,9 +163,10 @@ class TransactionalPlay:
             keep = [actor.entry.transactional_id for actor in present if actor is not None]
             for seat in self._cast.seats.values():
                 await admin.abort_orphans(seat.name, keep=keep)
-        left = self._ongoing().difference(keep)
-        if left:
-            self._ledger.false_reports.append(f"abort_orphans() has left {sorted(left)} open")
+        left, ended = self._ongoing().difference(keep), found.intersection(keep) - self._ongoing()
+        if left or ended:
+            text = f"abort_orphans() has left {sorted(left)} open, and ended {sorted(ended)}"
+            self._ledger.false_reports.append(text)
 
     def _ongoing(self) -> set[str]:
         transactions = self._cast.cluster.transactions.transactions
