@@ -144,11 +144,12 @@ def test_clusters_are_replaced_only_in_runs_without_readers() -> None:
     assert TRANSACTIONAL_REPLACEMENTS in _newer_themes_of(replace(plan, seats=(Seat("a"),)))
 
 
-def test_old_coordinators_have_no_v2_transactions() -> None:
+def test_old_coordinators_have_no_v2_and_no_prepared_transactions() -> None:
     plan = draw_plan(Chance(next(_transactional(1))).of("transactions"))
     assert plan is not None
     assert OLD_COORDINATORS not in _newer_themes_of(replace(plan, version=2))
-    assert OLD_COORDINATORS in _newer_themes_of(replace(plan, version=1))
+    assert OLD_COORDINATORS not in _newer_themes_of(replace(plan, version=1, share_prepared=0.4))
+    assert OLD_COORDINATORS in _newer_themes_of(replace(plan, version=1, share_prepared=0.0))
 
 
 def test_a_process_that_has_prepared_a_transaction_goes_on_under_another_id() -> None:

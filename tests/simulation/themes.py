@@ -215,7 +215,10 @@ OLD_COORDINATORS = Theme(
     brokers={"api_versions": {ApiKey.INIT_PRODUCER_ID: (0, 2)}},
     alone=True,
 )
-"""Brokers before 2.5 give no next epoch: a transaction that is aborted may leave no gap."""
+"""Brokers before 2.5 give no next epoch: a transaction that is aborted may leave no gap.
+
+Nor can one be prepared there: a late end of it could end the next one.
+"""
 LATE_ENDS = Theme(_times(8, HeldEnd.draw))
 OVERTAKINGS = Theme(_times(8, OvertakenRenewal.draw))
 LOST_ADDITIONS = Theme(_times(12, LostAddition.draw), _SLOW_TO_REPEAT)
@@ -640,7 +643,7 @@ _SHARE_OF_NEWER = 0.15
 _SHARE_OF_REPLACEMENTS = 0.3
 """Of the transactional runs without seats that read."""
 _SHARE_OF_OLD_COORDINATORS = 0.1
-"""Of the other V1 runs."""
+"""Of the other V1 runs in which none is prepared."""
 _NEWER_THEMES = (RECREATIONS_BY_NAME, RECREATIONS_BY_NAME, SHRUNKEN_TOPICS)
 
 _SHARE_OF_LAST = 0.8
@@ -713,7 +716,8 @@ def draw_transactional_theme(
     makes_up = all(seat.reads is None for seat in plan.seats)
     if makes_up and newer is not None and newer.random() < _SHARE_OF_REPLACEMENTS:
         return TRANSACTIONAL_REPLACEMENTS
-    if plan.version == 1 and newer is not None and newer.random() < _SHARE_OF_OLD_COORDINATORS:
+    may_be_old = plan.version == 1 and not plan.share_prepared
+    if may_be_old and newer is not None and newer.random() < _SHARE_OF_OLD_COORDINATORS:
         return OLD_COORDINATORS
     return theme
 
