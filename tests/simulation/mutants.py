@@ -1695,7 +1695,7 @@ MUTANTS += (
         "        ):",
     ),
     Mutant(
-        "tell interceptors nothing of a cancelled send",
+        "report no cancelled send to interceptors",
         "client/producer.py",
         "        except BaseException as error:\n            chain.refused(parts, error)",
         "        except Exception as error:\n            chain.refused(parts, error)",

@@ -273,12 +273,12 @@ def interceptors_see_every_record_once(e: Evidence) -> Iterator[str]:
     for observer in e.config.interceptor_classes if e.transactions is None else ():
         if not isinstance(observer, Observer):
             continue
-        if observer.shown != len(observer.told):
-            yield f"{observer.shown} records were sent, {len(observer.told)} outcomes were reported"
-        acknowledged = {None, *(metadata for metadata, error in observer.told if error is None)}
+        if observer.shown != len(observer.reported):
+            yield f"{observer.shown} records were sent, {len(observer.reported)} have outcomes"
+        acknowledged = {None, *(metadata for metadata, error in observer.reported if error is None)}
         for entry in e.ledger.entries:
             if not entry.whole and entry.metadata not in acknowledged:
-                yield f"{entry.label} is acknowledged, and no interceptor was told"
+                yield f"{entry.label} is acknowledged, and no interceptor was called"
 
 
 def sequences_are_never_reused(e: Evidence) -> Iterator[str]:

@@ -326,12 +326,12 @@ class Observer:
 
     Attributes:
         shown: How many records it has seen before they were sent.
-        told: The outcome of each record: its metadata and error.
+        reported: The outcome of each record: its metadata and error.
     """
 
     def __init__(self) -> None:
         self.shown: int = 0
-        self.told: list[tuple[RecordMetadata, BaseException | None]] = []
+        self.reported: list[tuple[RecordMetadata, BaseException | None]] = []
 
     def on_send(self, record: Record) -> Record:
         """Count a record."""
@@ -342,7 +342,7 @@ class Observer:
         self, metadata: RecordMetadata, error: BaseException | None, headers: HeaderPairs
     ) -> None:
         """Note the outcome of a record."""
-        self.told.append((metadata, error))
+        self.reported.append((metadata, error))
 
 
 def _serialize(value: bytes | None) -> bytes | Awaitable[bytes] | None:

@@ -127,15 +127,16 @@ async def test_a_callback_before_the_outcome_is_found_out() -> None:
 
 
 @pytest.mark.parametrize(
-    ("shown", "told", "found"), [(1, [4], 0), (2, [4], 1), (1, [4, 4], 1), (1, [5], 1), (1, [], 2)]
+    ("shown", "reported", "found"),
+    [(1, [4], 0), (2, [4], 1), (1, [4, 4], 1), (1, [5], 1), (1, [], 2)],
 )
 def test_an_interceptor_that_does_not_see_each_outcome_once_is_found_out(
-    shown: int, told: list[int], found: int
+    shown: int, reported: list[int], found: int
 ) -> None:
     entry, observer = _entry(b"1"), Observer()
     entry.metadata = _METADATA._replace(offset=4)
     observer.shown = shown
-    for offset in told:
+    for offset in reported:
         observer.on_acknowledgement(_METADATA._replace(offset=offset), None, ())
     config = SimpleNamespace(interceptor_classes=(observer,))
     evidence = _evidence(entry, config=config, transactions=None)
