@@ -262,9 +262,11 @@ class Aftermath:
                     entries.append(entry)
                     yield entry.key, entry.value
 
-        await self._producer.send_many(name, rows())
+        result = await self._producer.send_many(name, rows())
         for entry in entries:
             entry.settled_at = self._world.now()
+            if not result.failed:
+                entry.state, entry.delivered_in_bulk = CallState.ACCEPTED, True
 
     async def _check_cancelled_bulk(self) -> None:
         """A bulk call that is cancelled reads no outcome: failures after it are reported.
@@ -273,7 +275,7 @@ class Aftermath:
         """
         await self._producer.flush()
         stats, name = self._producer._usable().stats, min(self._world.cluster.topics)
-        entries = [self._entry(name, None, 0) for _ in range(_KEYS)]
+        before, entries = stats.records_appended, [self._entry(name, None, 0) for _ in range(_KEYS)]
         call = asyncio.ensure_future(
             self._producer.send_many(name, [each.value for each in entries], partition=0)
         )
@@ -292,8 +294,11 @@ class Aftermath:
         if failed and not all(isinstance(each, RecordsFailedError) for each in raised):
             self._ledger.false_reports.append(f"{failed} failed, two flushes end with {raised}")
         await asyncio.sleep(_SLACK_S)
-        for entry in entries:
-            entry.state, entry.settled_at = CallState.UNKNOWN, self._world.now()
+        appended = stats.records_appended - before
+        for number, entry in enumerate(entries):
+            entry.state = CallState.ACCEPTED if number < appended else CallState.CANCELLED
+            entry.settled_at = self._world.now()
+        self._ledger.dropped += entries[:appended]
         gc.collect()
         await asyncio.sleep(0)
         if stats.unretrieved_failures != reported + failed:
