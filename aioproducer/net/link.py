@@ -46,7 +46,7 @@ from aioproducer.net.dial.attempt import Streams, open_stream
 from aioproducer.net.dial.dialer import Address
 from aioproducer.net.foreign_services import ANSWERS_TO_BE_SURE
 from aioproducer.net.handshake import shake_hands
-from aioproducer.net.legacy_brokers import API_VERSIONS_TIMEOUT_S, BrokerGeneration
+from aioproducer.net.legacy_brokers import API_VERSIONS_TIMEOUT_S, BrokerAge, BrokerGeneration
 from aioproducer.net.security.disconnect_hints import on_first_request
 from aioproducer.net.security.sasl.authentication import authenticate, exposed_to
 from aioproducer.net.security.tls_failures import tls_required_error
@@ -98,7 +98,7 @@ class BrokerLink:
         self._connection: Connection | None = None  # the last one; usable only while READY
         self._opened: list[Streams] = []  # by the last dial
         self._session: Session | None = None  # of that connection
-        self._generation = (
+        self._age = BrokerAge(
             BrokerGeneration.SUSPECTED if settings.expects_old_brokers else BrokerGeneration.UNKNOWN
         )
         self._renew_at = _INFINITY
@@ -327,8 +327,8 @@ class BrokerLink:
             around.on_event()
             return
         self.lost_at = now
-        if self._generation is BrokerGeneration.OLD:
-            self._generation = BrokerGeneration.SUSPECTED
+        if self._age.generation is BrokerGeneration.OLD:
+            self._age.generation = BrokerGeneration.SUSPECTED
         if around.settings.sasl is None and lost > 0 and not had_answered:
             error = on_first_request(error)
             self._may_want_sasl = True
@@ -437,7 +437,7 @@ class BrokerLink:
             around.check,
             host,
             self._handshake_deadline(),
-            self._generation,
+            self._age.generation,
             may_want_sasl=self._may_want_sasl,
             had_answered=self._has_answered(),
         )
@@ -450,7 +450,7 @@ class BrokerLink:
             await self._check_plaintext(self._session, error)
             raise
         finally:
-            self._generation = self._session.generation
+            self._age.update(self._session.generation)
         if connection.uses_tls or around.settings.sasl is not None:
             endless = self._session.lifetime_s is None
             around.io_stats.on_authenticated(around.loop_time(), endless=endless)
@@ -532,7 +532,7 @@ class BrokerLink:
         allowed = settings.request_timeout_s
         if (
             settings.old_broker_versions is not None
-            and self._generation is BrokerGeneration.UNKNOWN
+            and self._age.generation is BrokerGeneration.UNKNOWN
         ):
             allowed = min(allowed, API_VERSIONS_TIMEOUT_S)
         return self._around.loop_time() + allowed
@@ -580,7 +580,7 @@ class BrokerLink:
         self.versions = None
         self._state = NodeState.DISCONNECTED
         # The steps that detect a broker without ApiVersions are not worth a warning.
-        learning = self._generation is not BrokerGeneration.UNKNOWN
+        learning = self._age.generation is not BrokerGeneration.UNKNOWN
         self._failed(
             error,
             self._around.loop_time(),
