@@ -104,7 +104,8 @@ async def test_everything_goes_through_the_proxy(
     cluster: EmbeddedCluster, evidence: Evidence, scheme: str, login: tuple[str, str] | None
 ) -> None:
     ports = {port_of(cluster, node) for node in (1, 2)}
-    async with Proxy(KINDS[scheme], login, {"kafka.test": "127.0.0.1"}) as proxy:  # type: ignore[arg-type]
+    names = {"kafka.test": "127.0.0.1", "::1": "127.0.0.1"}  # where `localhost` is both
+    async with Proxy(KINDS[scheme], login, names) as proxy:  # type: ignore[arg-type]
         name = "localhost" if scheme == "socks5" else "kafka.test"
         config = ProducerConfig(
             bootstrap_servers=f"{name}:{port_of(cluster)}", proxy_url=url_of(proxy, scheme)

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import re
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
@@ -28,6 +29,7 @@ from aioproducer.errors import AuthenticationError, KafkaError
 from aioproducer.types import OAuthToken
 
 _logger = log.get("net")
+_BASE64URL = re.compile(r"[\w-]*", re.ASCII)
 _LONGEST_CLAIMS = 1024 * 1024
 _LAST_MOMENT = 253_402_300_799  # the end of the year 9999, in seconds
 _LONGEST_REFRESH_S = 10.0
@@ -66,7 +68,7 @@ def seconds_in(value: object) -> float | None:
 def claims_of(token: str) -> Mapping[str, object]:
     """Return the unverified claims of a JWT; empty for any other token."""
     parts = token.split(".")
-    if len(parts) != 3:
+    if len(parts) != 3 or not _BASE64URL.fullmatch(parts[1]):
         return {}
     try:
         body = base64.urlsafe_b64decode(parts[1] + "=" * (-len(parts[1]) % 4))
