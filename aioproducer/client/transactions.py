@@ -102,6 +102,7 @@ class TransactionsMixin(ProducerLifecycle):
             KafkaTimeoutError: no outcome within `max_block_ms`; call it again, or abort.
             ProducerFencedError, FatalTransactionError: only `close()` is left.
             IllegalStateError: no transaction is open.
+            UnsupportedVersionError: a broker is older than Kafka 2.5.
         """
         return await self._transactions().prepare()
 

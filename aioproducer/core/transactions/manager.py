@@ -42,6 +42,7 @@ from aioproducer.errors import (
     ProducerFencedError,
     TransactionAbortableError,
     TransactionAbortedError,
+    UnsupportedVersionError,
 )
 from aioproducer.types import (
     ConsumerGroupMetadata,
@@ -151,6 +152,12 @@ class TransactionManager:
         """
         operation = self._repeated(OperationKind.PREPARE)
         if operation is None:
+            if not self._can_renew:
+                raise UnsupportedVersionError(
+                    "brokers before Kafka 2.5 give a prepared transaction and the next one the "
+                    "same epoch, so that a late end of the first would end the second",
+                    advice="commit without preparing, or upgrade the brokers",
+                )
             operation = self._operations.start(OperationKind.PREPARE)
             self._renew_to_be_sure |= not self.uses_v2
             self._move(_S.PREPARED)

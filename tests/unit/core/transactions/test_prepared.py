@@ -30,7 +30,7 @@ from aioproducer.types import (
 )
 from aioproducer.wire.messages.init_producer_id import InitProducerIdRequest
 
-from .transaction_stage import T0, Stage
+from .transaction_stage import BEFORE_2_5, T0, Stage
 
 S = TransactionState
 LEVELS = pytest.mark.parametrize("level", [1, 2])
@@ -44,6 +44,15 @@ def prepared(stage: Stage) -> PreparedTransaction:
     stage.manager.send_offsets({T0: OffsetAndMetadata(1)}, ConsumerGroupMetadata("g"))
     stage.done(stage.manager.prepare())
     return stage.manager.prepared()
+
+
+def test_nothing_is_prepared_where_the_next_transaction_would_have_the_same_epoch() -> None:
+    stage = Stage(level=1, versions=BEFORE_2_5).begun()
+    stage.core.append(0)
+    with pytest.raises(UnsupportedVersionError, match=r"before Kafka 2\.5"):
+        stage.manager.prepare()
+    assert stage.manager.state is S.IN_TRANSACTION
+    stage.done(stage.manager.commit())
 
 
 @LEVELS
