@@ -524,23 +524,29 @@ def test_a_broker_that_is_said_to_have_no_state_is_found_out(
 
 
 @pytest.mark.parametrize(
-    ("error", "settled_at", "enqueue_timeout_ms", "found"),
+    ("error", "settled_at", "enqueue_timeout_ms", "refused_later", "found"),
     [
-        (DeliveryTimeoutError("late", elapsed_ms=1999), 9.0, None, 1),
-        (DeliveryTimeoutError("late", elapsed_ms=2000), 9.0, None, 0),
-        (BufferExhaustedError("full"), 5.9, None, 1),
-        (BufferExhaustedError("full"), 6.0, None, 0),
-        (BufferExhaustedError("full"), 5.9, 500, 0),
+        (DeliveryTimeoutError("late", elapsed_ms=1999), 9.0, None, 0, 1),
+        (DeliveryTimeoutError("late", elapsed_ms=2000), 9.0, None, 0, 0),
+        (BufferExhaustedError("full"), 5.9, None, 0, 1),
+        (BufferExhaustedError("full"), 6.0, None, 0, 0),
+        (BufferExhaustedError("full"), 5.9, 500, 0, 0),
+        (BufferExhaustedError("full"), 5.0, None, 1, 0),
     ],
 )
 def test_a_wait_that_ends_before_its_time_is_found_out(
-    error: KafkaError, settled_at: float, enqueue_timeout_ms: int | None, found: int
+    error: KafkaError,
+    settled_at: float,
+    enqueue_timeout_ms: int | None,
+    refused_later: int,
+    found: int,
 ) -> None:
     entry = SimpleNamespace(label="a record", error=error, asked_at=5.0, settled_at=settled_at)
     config = SimpleNamespace(
         max_block_ms=1000, delivery_timeout_ms=2000, enqueue_timeout_ms=enqueue_timeout_ms
     )
-    evidence: Any = SimpleNamespace(config=config, ledger=SimpleNamespace(entries=[entry]))
+    ledger = SimpleNamespace(entries=[entry], refused_later=refused_later)
+    evidence: Any = SimpleNamespace(config=config, ledger=ledger)
     assert len(list(nothing_ends_before_its_time(evidence))) == found
 
 

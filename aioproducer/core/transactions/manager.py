@@ -44,6 +44,7 @@ from aioproducer.errors import (
     TransactionAbortedError,
     UnsupportedVersionError,
 )
+from aioproducer.errors.advice import joined
 from aioproducer.types import (
     ConsumerGroupMetadata,
     OffsetAndMetadata,
@@ -553,7 +554,7 @@ class TransactionManager:
         else:
             outcome = error.with_context(
                 persistence=Persistence.NOT_PERSISTED,
-                advice=error.advice or _NOT_COMMITTED,
+                advice=joined(_NOT_COMMITTED, error.advice),
             )
         operation.finish(outcome)
         return operation
