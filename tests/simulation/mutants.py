@@ -1758,12 +1758,6 @@ MUTANTS += (
         "",
     ),
     Mutant(
-        "begin another max_block_ms for the wait for memory",
-        "runtime/send/appender.py",
-        "now + block if deadline is None else deadline\n",
-        "now + block\n",
-    ),
-    Mutant(
         "several in flight before a new leader has acknowledged one",
         "core/sending/idempotence.py",
         "            and partition.acknowledged_epoch == leader_epoch\n",
