@@ -54,6 +54,7 @@ class HandingProducer:
     def __init__(self, producer: SimProducer, ledger: Ledger) -> None:
         self._producer = producer
         self._ledger = ledger
+        ledger.hands_over = True
         self._thread = _Loop("simulation")
         self._loop_side = LoopSideProducer(producer, self._thread)
         self._handles: list[_Handle] = []

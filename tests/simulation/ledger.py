@@ -158,6 +158,8 @@ class Ledger:
     """What did not work although everything was healed."""
     alarms: list[Alarm] = field(default_factory=list)
     """Losses of acknowledged records that the producer reported."""
+    hands_over: bool = False
+    """Whether records wait before their call, as those of a blocking producer."""
     refused_later: int = 0
     """Records that a blocking producer refused after its call, which count as failed."""
     dropped: list[Entry] = field(default_factory=list)

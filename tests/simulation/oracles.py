@@ -385,7 +385,7 @@ def waits_for_memory_are_bounded(e: Evidence) -> Iterator[str]:
 def nothing_ends_before_its_time(e: Evidence) -> Iterator[str]:
     """Records time out after `delivery_timeout_ms`, waits for memory after `max_block_ms`."""
     block_s, delivery_ms = e.config.max_block_ms / 1000, e.config.delivery_timeout_ms
-    if e.config.enqueue_timeout_ms is not None or e.ledger.refused_later:
+    if e.config.enqueue_timeout_ms is not None or e.ledger.hands_over:
         block_s = 0.0  # see `waits_for_memory_are_bounded` and `HandingWorkload.send`
     for entry in e.ledger.entries:
         error, settled = entry.error, entry.settled_at

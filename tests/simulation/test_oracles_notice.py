@@ -524,28 +524,28 @@ def test_a_broker_that_is_said_to_have_no_state_is_found_out(
 
 
 @pytest.mark.parametrize(
-    ("error", "settled_at", "enqueue_timeout_ms", "refused_later", "found"),
+    ("error", "settled_at", "enqueue_timeout_ms", "hands_over", "found"),
     [
-        (DeliveryTimeoutError("late", elapsed_ms=1999), 9.0, None, 0, 1),
-        (DeliveryTimeoutError("late", elapsed_ms=2000), 9.0, None, 0, 0),
-        (BufferExhaustedError("full"), 5.9, None, 0, 1),
-        (BufferExhaustedError("full"), 6.0, None, 0, 0),
-        (BufferExhaustedError("full"), 5.9, 500, 0, 0),
-        (BufferExhaustedError("full"), 5.0, None, 1, 0),
+        (DeliveryTimeoutError("late", elapsed_ms=1999), 9.0, None, False, 1),
+        (DeliveryTimeoutError("late", elapsed_ms=2000), 9.0, None, False, 0),
+        (BufferExhaustedError("full"), 5.9, None, False, 1),
+        (BufferExhaustedError("full"), 6.0, None, False, 0),
+        (BufferExhaustedError("full"), 5.9, 500, False, 0),
+        (BufferExhaustedError("full"), 5.0, None, True, 0),
     ],
 )
 def test_a_wait_that_ends_before_its_time_is_found_out(
     error: KafkaError,
     settled_at: float,
     enqueue_timeout_ms: int | None,
-    refused_later: int,
+    hands_over: bool,
     found: int,
 ) -> None:
     entry = SimpleNamespace(label="a record", error=error, asked_at=5.0, settled_at=settled_at)
     config = SimpleNamespace(
         max_block_ms=1000, delivery_timeout_ms=2000, enqueue_timeout_ms=enqueue_timeout_ms
     )
-    ledger = SimpleNamespace(entries=[entry], refused_later=refused_later)
+    ledger = SimpleNamespace(entries=[entry], hands_over=hands_over)
     evidence: Any = SimpleNamespace(config=config, ledger=ledger)
     assert len(list(nothing_ends_before_its_time(evidence))) == found
 
