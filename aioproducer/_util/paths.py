@@ -1,4 +1,4 @@
-"""Checks of names that may not be file names.
+"""Checks of names that may not be file names, and replacement of files.
 
 `pathlib` raises where a name is too long for the file system, and the error shows the name: what
 was given may have been meant for another option, and be a secret.
@@ -7,7 +7,9 @@ was given may have been meant for another option, and be a secret.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+import secrets
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 
@@ -48,6 +50,22 @@ def real_path(name: str) -> str:
         return os.path.realpath(name)
     except (OSError, ValueError):  # the working directory is gone, or a zero byte
         return name
+
+
+@contextmanager
+def replacing(path: Path) -> Iterator[Path]:
+    """Give the block a new file's path, which takes the place of `path` after it; raise OSError.
+
+    The name is new each time: another process or thread may be writing as well.
+    """
+    beside = path.with_name(f"{path.name}.{secrets.token_hex(8)}.tmp")
+    try:
+        yield beside
+        beside.replace(path)
+    except OSError:
+        with suppress(OSError):
+            beside.unlink()
+        raise
 
 
 def path_in_url(url: str) -> str:

@@ -8,13 +8,12 @@ from __future__ import annotations
 import errno
 import json
 import os
-import secrets
 import stat
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
+from aioproducer._util.paths import replacing
 from aioproducer.loader.errors import StateError
 from aioproducer.loader.shared_directories import open_own
 
@@ -27,18 +26,16 @@ _CREATE = os.O_WRONLY | os.O_CREAT | os.O_EXCL
 def write_state(path: str | os.PathLike[str], content: Mapping[str, Any]) -> None:
     """Replace the file at `path` atomically; raise `StateError`."""
     target = Path(path)
-    # A new name each time: a cancelled load may write while its thread still does.
-    beside = target.with_name(f"{target.name}.{os.getpid()}-{secrets.token_hex(8)}.tmp")
     try:
-        with os.fdopen(os.open(beside, _CREATE, 0o600), "w", encoding="utf-8") as file:
+        with (
+            replacing(target) as beside,
+            os.fdopen(os.open(beside, _CREATE, 0o600), "w", encoding="utf-8") as file,
+        ):
             json.dump(content, file, indent=1)
             file.write("\n")
             file.flush()
             os.fsync(file.fileno())
-        beside.replace(target)
     except OSError as error:
-        with suppress(OSError):
-            beside.unlink()
         raise StateError(f"cannot write the state file {target}: {error.strerror}") from error
 
 

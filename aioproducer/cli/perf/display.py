@@ -7,18 +7,16 @@ from __future__ import annotations
 
 import errno
 import io
-import secrets
 import stat
 from collections import deque
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from importlib.util import find_spec
 from pathlib import Path
 
 from rich.live import Live
 from rich.table import Table
 
-from aioproducer._util.paths import is_folder
+from aioproducer._util.paths import is_folder, replacing
 from aioproducer.cli.console import FileError, err, megabytes, say
 from aioproducer.cli.display import Display, Drawing
 from aioproducer.cli.perf.run import Interval, PerfPlan
@@ -188,16 +186,12 @@ def draw_picture(
 
 def _replace(path: Path, content: bytes) -> None:
     """Write a file as a whole, in place of a picture that may be there."""
-    beside = path.with_name(f"{path.name}.{secrets.token_hex(8)}.tmp")
     try:
         if not _may_be_replaced(path):
             raise FileExistsError(errno.EEXIST, "it exists and is no picture")
-        with beside.open("xb") as file:
+        with replacing(path) as beside, beside.open("xb") as file:
             file.write(content)
-        beside.replace(path)
     except OSError as error:
-        with suppress(OSError):
-            beside.unlink()
         raise FileError(f"cannot write the histogram {path}: {error.strerror}") from error
 
 

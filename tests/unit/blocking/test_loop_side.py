@@ -16,8 +16,13 @@ from aioproducer.config import ProducerConfig
 from aioproducer.errors import RecordsFailedError
 
 
-def _loop_side(append: Callable[..., object], flush: Callable[..., object]) -> LoopSideProducer:
-    """Return one whose records all need a wait."""
+def _loop_side(has_memory: asyncio.Event, flush: Callable[..., object]) -> LoopSideProducer:
+    """Return one whose records all wait for memory."""
+
+    async def append(parts: object) -> object:
+        await has_memory.wait()
+        return SimpleNamespace(done=lambda: False)
+
     engine = SimpleNamespace(
         config=ProducerConfig(bootstrap_servers="broker:9092"),
         loop=asyncio.get_running_loop(),
@@ -40,10 +45,6 @@ def _hand_over(loop_side: LoopSideProducer) -> DeliveryHandle:
 async def test_a_flush_that_times_out_counts_a_record_that_is_appended_meanwhile() -> None:
     has_memory = asyncio.Event()
 
-    async def append(parts: object) -> object:
-        await has_memory.wait()
-        return SimpleNamespace(done=lambda: False)
-
     async def flush(timeout: float | None, *, raise_failures: bool) -> int:
         has_memory.set()
         for _ in range(5):
@@ -51,7 +52,7 @@ async def test_a_flush_that_times_out_counts_a_record_that_is_appended_meanwhile
         assert handle.is_handed_over
         return 0
 
-    loop_side = _loop_side(append, flush)
+    loop_side = _loop_side(has_memory, flush)
     handle = _hand_over(loop_side)
     assert await loop_side.flush(0.0) == 1
     loop_side.submissions.refuse_new()
@@ -61,16 +62,12 @@ async def test_a_flush_that_times_out_counts_a_record_that_is_appended_meanwhile
 async def test_a_flush_that_times_out_before_the_hand_over_raises_failures() -> None:
     has_memory = asyncio.Event()
 
-    async def append(parts: object) -> object:
-        await has_memory.wait()
-        return SimpleNamespace(done=lambda: False)
-
     async def flush(timeout: float | None, *, raise_failures: bool) -> int:
         if raise_failures:
             raise RecordsFailedError(count=1)
         return 0
 
-    loop_side = _loop_side(append, flush)
+    loop_side = _loop_side(has_memory, flush)
     _hand_over(loop_side)
     with pytest.raises(RecordsFailedError):
         await loop_side.flush(0.0, raise_failures=True)

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from support.windows import output_without_posix
 
-from aioproducer._util.paths import exists, is_file, is_folder, path_in_url
+from aioproducer._util.paths import exists, is_file, is_folder, path_in_url, replacing
 
 
 @pytest.mark.parametrize("name", [300 * "a", "a\0b", "loop", "missing", "file/below"])
@@ -43,3 +43,15 @@ print(path_in_url(sys.argv[1]))
 @pytest.mark.parametrize("url", ["file:///C:/run/a%20b", "file:/C:/run/a%20b"])
 def test_the_url_of_a_file_on_windows_has_its_drive(url: str) -> None:
     assert output_without_posix(PATH_ON_WINDOWS, url) == r"C:\run\a b"
+
+
+def test_a_file_is_replaced_as_a_whole_or_stays_as_it_is(tmp_path: Path) -> None:
+    target = tmp_path / "f"
+    target.write_bytes(b"old")
+    with pytest.raises(OSError, match="full"), replacing(target) as beside:
+        beside.write_bytes(b"part")
+        raise OSError("the disk is full")
+    assert [each.read_bytes() for each in tmp_path.iterdir()] == [b"old"]
+    with replacing(target) as beside:
+        beside.write_bytes(b"new")
+    assert [each.read_bytes() for each in tmp_path.iterdir()] == [b"new"]
