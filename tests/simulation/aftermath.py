@@ -10,7 +10,6 @@ import asyncio
 import gc
 from collections.abc import AsyncIterator
 from itertools import dropwhile
-from math import inf
 
 from aioproducer import Producer
 from aioproducer.errors import (
@@ -36,7 +35,6 @@ _TURNS = 3
 _RECORDS, _SMALL_BATCH, _LATE_MS = 12, 2000, 300
 _WEIGHTS_AGE_S = 0.003
 """After that long the weights of partitions are set again."""
-_LITTLE_MEMORY = 10_000
 _MOST_TOPICS = 40
 """Each may have to wait for its metadata, and a run may have hundreds."""
 _PORT, _OTHER_PORT = 9092, 9093
@@ -92,7 +90,6 @@ class Aftermath:
             await self._check_leaderless()
             await self._check_keys_in_bulk()
             await self._check_cancelled_bulk()
-            await self._check_shared_bound()
             await self._check_new_topic()
             await self._check_throttling()
             await self._check_oblivion()
@@ -306,39 +303,6 @@ class Aftermath:
             self._ledger.false_reports.append(
                 f"{failed} failed after a bulk call, {reported} count"
             )
-
-    async def _check_shared_bound(self) -> None:
-        """A call that waits for metadata, then for memory, takes `max_block_ms` at most."""
-        config, cluster = self._config, self._world.cluster
-        if (
-            config.max_block_ms > _LEAST_BLOCK_MS
-            or config.delivery_timeout_ms < _LONG_BLOCK_MS
-            or config.buffer_memory > _LITTLE_MEMORY
-            or config.enqueue_timeout_ms is not None
-            or config.value_serializer is not None
-            or not config.acks_value
-        ):
-            return
-        name, block_s = min(cluster.topics), config.max_block_ms / 1000
-        count = len(cluster.topics[name].partitions)
-        self._world.disturb(block_s + _SLACK_S)
-        faults = FaultScript(cluster.faults)
-        fault = faults.every("produce").answers("NOT_ENOUGH_REPLICAS")
-        entries = []
-        for number in range(_LITTLE_MEMORY):
-            entries.append(self._sent_nowait(name, number % count))
-            if entries[-1].error is not None:
-                break
-        sending = asyncio.ensure_future(self._sent(name, None, count))
-        await asyncio.sleep(block_s * _MORE_THAN_HALF)
-        cluster.create_partitions(name, count + 1)
-        entries.append(await sending)
-        took = (entries[-1].settled_at or inf) - entries[-1].asked_at
-        faults.remove(fault)
-        if took > block_s + _AT_ONCE_S:
-            self._ledger.late_ends.append(f"{entries[-1].label}: send() took {took:.3f} s")
-        for entry in entries:
-            await self._outcome_of(entry)
 
     async def _check_linger(self) -> None:
         """A record lingers, and a flush does not wait for the end of that."""

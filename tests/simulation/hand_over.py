@@ -111,13 +111,8 @@ class HandingWorkload(Workload):
     """The styles that are possible for threads: a record that is handed over is sent."""
 
     def _styles(self) -> list[Style]:
-        return [
-            self._one_by_one,
-            self._together,
-            self._dropping,
-            self._called_back,
-            self._in_bulk,
-        ]
+        cancelling = self._hesitating, self._regretting
+        return [style for style in super()._styles() if style not in cancelling]
 
     def _send_nowait(self, entry: Entry) -> bool:
         return False

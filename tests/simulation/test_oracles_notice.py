@@ -92,7 +92,7 @@ from simulation.themes import (
 _SEEDS = range(1, 31)
 _SEED_THAT_PREPARES = 5
 _SEED_WITH_SPARES = 33
-_SEED_WITH_LINGER, _SEED_WITH_WEIGHTS, _SEED_WITH_LITTLE_MEMORY = 93, 15, 16
+_SEED_WITH_LINGER, _SEED_WITH_WEIGHTS = 93, 15
 _SEED_THAT_HANDS_OVER = 104
 _SEED_THAT_LINGERS = 28
 
@@ -922,21 +922,6 @@ def test_a_partition_without_a_leader_that_is_chosen_is_found_out(
     monkeypatch.setattr(partitioners, "partition_load", load_of_all)
     oracle = "what_calls_return_is_true"
     assert oracle in _oracles_that_notice(Setup(), oracle, range(_SEED_WITH_WEIGHTS, 60))
-
-
-def test_a_call_that_waits_for_memory_as_long_as_for_metadata_is_found_out(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    bound = RecordAppender._wait_bound
-
-    def begin_anew(
-        self: RecordAppender, now: float, deadline: float | None, topic: str
-    ) -> tuple[str, float | None]:
-        return bound(self, now, None, topic)
-
-    monkeypatch.setattr(RecordAppender, "_wait_bound", begin_anew)
-    oracle = "waits_are_bounded"
-    assert oracle in _oracles_that_notice(Setup(), oracle, range(_SEED_WITH_LITTLE_MEMORY, 50))
 
 
 def test_a_hand_over_that_a_flush_does_not_wait_for_is_found_out(
