@@ -146,6 +146,8 @@ class Ledger:
     """Calls of `send` that raised what is no `KafkaError`."""
     false_reports: list[str] = field(default_factory=list)
     """What calls returned and was not so."""
+    overtakings: list[tuple[Entry, Entry]] = field(default_factory=list)
+    """Entries that were accepted while an earlier call for their topic waited, and that one."""
     offsets: list[tuple[Sequence[Entry], Mapping[TopicPartition, tuple[int, int]]]] = field(
         default_factory=list
     )

@@ -622,6 +622,15 @@ def what_calls_return_is_true(e: Evidence) -> Iterator[str]:
     yield from e.ledger.false_reports
 
 
+def calls_for_a_topic_are_served_in_order(e: Evidence) -> Iterator[str]:
+    """No call overtakes one that is accepted later, or that ends in vain only later."""
+    for entry, earlier in e.ledger.overtakings:
+        # One whose time is over is not served; its task learns of that within the same turn.
+        in_vain = earlier.state in (CallState.REFUSED, CallState.CANCELLED)
+        if not in_vain or earlier.settled_at != entry.settled_at:
+            yield f"{entry.label} overtakes {earlier.label}"
+
+
 def no_producer_fails_by_itself(e: Evidence) -> Iterator[str]:
     """A producer ends by an answer of a broker, not by its code, its states or an abort."""
     for failure in e.failures:
@@ -680,6 +689,7 @@ ORACLES = (
     pending_work_goes_on,
     healing_brings_deliveries,
     what_calls_return_is_true,
+    calls_for_a_topic_are_served_in_order,
     no_producer_fails_by_itself,
     send_raises_what_it_documents,
     nothing_surprising_is_raised,

@@ -850,7 +850,7 @@ def test_an_unread_failure_that_is_not_reported_is_found_out(
 
 def test_a_call_that_overtakes_others_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(RecordAppender, "_may_append", True)
-    oracle = "what_calls_return_is_true"
+    oracle = "calls_for_a_topic_are_served_in_order"
     assert oracle in _oracles_that_notice(Setup(), oracle)
 
 

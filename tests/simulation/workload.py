@@ -339,7 +339,7 @@ class Workload:
             if earlier is entry:
                 break
             if has_metadata and earlier.topic == entry.topic:
-                self._ledger.false_reports.append(f"{entry.label} overtakes {earlier.label}")
+                self._ledger.overtakings.append((entry, earlier))
 
     def _has_metadata(self, entry: Entry) -> bool:
         """Return whether the metadata have the topic and the partition of a record."""
