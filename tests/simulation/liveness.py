@@ -70,6 +70,10 @@ _MOST_ATTEMPTS, _ATTEMPTS_PER_S = 20, 12
 """Of a batch: the first pauses are short, and a new leader with each attempt shortens them."""
 
 
+_Rule = Callable[["ProducerEngine", float], Iterator[str]]
+"""Yields what is broken at an idle moment."""
+
+
 class _Leadership(NamedTuple):
     """A partition, of one of the topics that have had the name."""
 
@@ -114,42 +118,35 @@ class LivenessWatch:
             self.violations += [f"at {self._now():.3f}: {text}" for text in broken]
             self._extra_turns = []
             return
-        self._check_steps()
         self._jumps += 1
-        for producer in self._producers if len(self.violations) < _MOST_REPORTED else ():
-            if producer.was_started:
-                self.violations += self._asked_again_at_once(producer)
-                self.violations += asked_in_vain(producer.engine, self._now())
-                self.violations += keeps_refused_brokers(producer.engine, self._now())
-                self.violations += lingers_although_awaited(producer.engine, self._now())
-                if _is_running(producer.engine):
-                    self.violations += _oversleeps_expiry(producer.engine, self._now())
-                    self.violations += links_are_old(producer.engine, self._now())
-                    self.violations += buffers_with_two_owners(producer.engine, self._now())
-                    self.violations += gathers_although_waiting(producer.engine, self._now())
-                    self.violations += more_records_than_allowed(producer.engine, self._now())
-        if jump_s < _LONG_JUMP_S and self._jumps % _CHECKED_EACH:
-            return
-        if len(self.violations) >= _MOST_REPORTED:
-            return
+        is_long = jump_s >= _LONG_JUMP_S or self._jumps % _CHECKED_EACH == 0
+        now = self._now()
         for producer in self._producers:
-            if producer.was_started and _is_running(producer.engine):
-                self.violations += _broken_rules(producer.engine, self._now())
-                self.violations += _without_timer(producer.engine, self._now())
-                self.violations += _not_asked_for(producer.engine, self._now())
-                self.violations += _coordinator_not_asked_for(producer.engine, self._now())
-                self.violations += _successor_not_asked_for(producer.engine, self._now())
-                self.violations += _repeated_too_often(producer.engine, self._now())
-                self.violations += _not_asked_after_failure(producer.engine, self._now())
-                self.violations += _unreachable_coordinator_kept(producer.engine, self._now())
-                self.violations += _parts_expire_otherwise(producer.engine, self._now())
-                self.violations += _aborted_additions_kept(producer.engine, self._now())
-                self.violations += broken_while_waiting(producer.engine, self._now())
-                self.violations += self._older_leaders(producer)
-                self.violations += self._renumbered(producer)
-                self.violations += self._acknowledged_by_a_deleted_log(producer)
-                if self._takes_turns and ExtraTurns.may_begin(producer.engine):
-                    self._extra_turns.append(ExtraTurns(producer.engine))
+            if producer.was_started:
+                broken = self._broken_by(producer, now, is_long)
+                if broken and len(self.violations) < _MOST_REPORTED:
+                    self.violations += [f"at {now:.3f}: {text}" for text in broken]
+
+    def _broken_by(self, producer: SimProducer, now: float, is_long: bool) -> list[str]:
+        engine = producer.engine
+        broken = list(self._asked_again_at_once(producer))
+        for rule in _WHILE_STARTED:
+            broken += rule(engine, now)
+        if not _is_running(engine):
+            return broken
+        for each in self._steps.setdefault(producer, [each() for each in STEPS]):
+            broken += each.check(engine, now)
+        for rule in _AT_EACH_MOMENT:
+            broken += rule(engine, now)
+        if is_long:
+            for rule in _NOW_AND_THEN:
+                broken += rule(engine, now)
+            broken += self._older_leaders(producer)
+            broken += self._renumbered(producer)
+            broken += self._acknowledged_by_a_deleted_log(producer)
+            if self._takes_turns and ExtraTurns.may_begin(engine):
+                self._extra_turns.append(ExtraTurns(engine))
+        return broken
 
     def _asked_again_at_once(self, producer: SimProducer) -> Iterator[str]:
         """A request for metadata or a producer id at once after one that has just failed."""
@@ -166,7 +163,7 @@ class LivenessWatch:
             strict=True,
         ):
             if count > then and at <= self._now():
-                yield f"at {self._now():.3f}: {what} may be asked for at once after a failure"
+                yield f"{what} may be asked for at once after a failure"
 
     def _check_steps(self) -> None:
         """Check what has happened since the last idle moment, however short the wait is."""
@@ -209,10 +206,10 @@ class LivenessWatch:
             topic = metadata.cluster.topics.get(where.topic)
             is_there = topic is not None and topic.topic_id == where.topic_id
             if topic is not None and is_there and where.partition >= len(topic.partitions):
-                yield f"at {self._now():.3f}: metadata have lost {where}, and have its topic"
+                yield f"metadata have lost {where}, and have its topic"
             partition = self._cluster.partition(where.topic, where.partition)
             if epoch_now < epoch and (partition is None or epoch <= partition.leader_epoch):
-                yield f"at {self._now():.3f}: epoch {epoch} of {where} is {epoch_now} again"
+                yield f"epoch {epoch} of {where} is {epoch_now} again"
 
     def _acknowledged_by_a_deleted_log(self, producer: SimProducer) -> Iterator[str]:
         """Partitions of a transaction that may get several batches, and have none of the producer.
@@ -237,7 +234,7 @@ class LivenessWatch:
             if found is None or identity is None:
                 continue
             if found.producers.epoch_of(identity.producer_id) is None:
-                yield f"at {self._now():.3f}: {where} has acknowledged nothing to {identity}"
+                yield f"{where} has acknowledged nothing to {identity}"
 
     def _renumbered(self, producer: SimProducer) -> Iterator[str]:
         """Batches whose sequences change while a request with them has no response."""
@@ -245,7 +242,7 @@ class LivenessWatch:
         now = self._numbers[producer] = numbers_on_wire(producer.engine)
         for key, numbers in now.items():
             if before.get(key, numbers) != numbers:
-                yield f"at {self._now():.3f}: {before[key]} on the wire became {numbers}"
+                yield f"{before[key]} on the wire became {numbers}"
 
 
 def _is_running(engine: ProducerEngine) -> bool:
@@ -259,8 +256,7 @@ def timers_of(engine: ProducerEngine) -> Turns:
 
 
 def _broken_rules(engine: ProducerEngine, now: float) -> Iterator[str]:
-    for broken in broken_rules(engine.driver, now, engine.client, timers_of(engine)):
-        yield f"at {now:.3f}: {broken}"
+    return broken_rules(engine.driver, now, engine.client, timers_of(engine))
 
 
 def _without_timer(engine: ProducerEngine, now: float) -> Iterator[str]:
@@ -271,7 +267,7 @@ def _without_timer(engine: ProducerEngine, now: float) -> Iterator[str]:
             continue
         timer = wakeup._timer
         if timer is None or timer.cancelled() or not now <= timer.when() <= wakeup.until:
-            yield f"at {now:.3f}: {type(task).__name__} sleeps until {wakeup.until:.3f}, no timer"
+            yield f"{type(task).__name__} sleeps until {wakeup.until:.3f}, no timer"
 
 
 def _not_asked_for(engine: ProducerEngine, now: float) -> Iterator[str]:
@@ -281,12 +277,12 @@ def _not_asked_for(engine: ProducerEngine, now: float) -> Iterator[str]:
         return
     for queue in engine.accumulator.readiness.leaderless:
         if queue.topic_partition.topic not in metadata._pending:
-            yield f"at {now:.3f}: {queue.topic_partition} has no leader, and none is asked for"
+            yield f"{queue.topic_partition} has no leader, and none is asked for"
     for name, live in metadata._topics.items():
         errors = map(error_for_code, live.partition_errors.values())
         has_errors = live.error is None and any(each.refreshes_metadata for each in errors)
         if has_errors and name not in metadata._pending:
-            yield f"at {now:.3f}: {name} was described with errors, and is not asked for again"
+            yield f"{name} was described with errors, and is not asked for again"
 
 
 def _coordinator_not_asked_for(engine: ProducerEngine, now: float) -> Iterator[str]:
@@ -302,7 +298,7 @@ def _coordinator_not_asked_for(engine: ProducerEngine, now: float) -> Iterator[s
     if is_unlisted and session._in_flight is None and transactions.manager.is_busy:
         age = now - metadata.refreshed_at
         if age > _LONGEST_PAUSE_S and now - session._retry_at <= _LONGEST_PAUSE_S:
-            yield f"at {now:.3f}: a coordinator is not among the brokers of {age:.1f} s ago"
+            yield f"a coordinator is not among the brokers of {age:.1f} s ago"
 
 
 def _successor_not_asked_for(engine: ProducerEngine, now: float) -> Iterator[str]:
@@ -313,7 +309,7 @@ def _successor_not_asked_for(engine: ProducerEngine, now: float) -> Iterator[str
     for node_id in engine.accumulator.readiness.nodes():
         failure = engine.client.connection_failures(node_id)
         if failure is not None:
-            yield f"at {now:.3f}: a leader of {age:.1f} s ago cannot be reached: {failure}"
+            yield f"a leader of {age:.1f} s ago cannot be reached: {failure}"
 
 
 def _oversleeps_expiry(engine: ProducerEngine, now: float) -> Iterator[str]:
@@ -321,14 +317,14 @@ def _oversleeps_expiry(engine: ProducerEngine, now: float) -> Iterator[str]:
     timeout, until = engine.accumulator.settings.delivery_timeout, engine.sender_task.sleeping_until
     first = min((each.created_at for each in engine.accumulator.incomplete()), default=inf)
     if until > first + timeout + _LATE_S:
-        yield f"at {now:.3f}: the sender sleeps until {until:.3f}, a batch is of {first:.3f}"
+        yield f"the sender sleeps until {until:.3f}, a batch is of {first:.3f}"
 
 
 def _repeated_too_often(engine: ProducerEngine, now: float) -> Iterator[str]:
     """Batches that are sent again without a pause (`retry_backoff_ms`)."""
     for batch in engine.accumulator.incomplete():
         if batch.attempts > _MOST_ATTEMPTS + (now - batch.created_at) * _ATTEMPTS_PER_S:
-            yield f"at {now:.3f}: {batch.attempts} attempts since {batch.created_at:.3f}"
+            yield f"{batch.attempts} attempts since {batch.created_at:.3f}"
 
 
 def _not_asked_after_failure(engine: ProducerEngine, now: float) -> Iterator[str]:
@@ -341,7 +337,7 @@ def _not_asked_after_failure(engine: ProducerEngine, now: float) -> Iterator[str
             continue
         is_lost = batch.possibly_persisted and "left this partition out" not in error.message
         if is_lost and engine.metadata.refreshed_at < batch.last_attempt_at:
-            yield f"at {now:.3f}: no metadata are wanted after {error}"
+            yield f"no metadata are wanted after {error}"
 
 
 def _unreachable_coordinator_kept(engine: ProducerEngine, now: float) -> Iterator[str]:
@@ -365,7 +361,7 @@ def _unreachable_coordinator_kept(engine: ProducerEngine, now: float) -> Iterato
         node_id = session._coordinators[key]
         failure = client.connection_failures(node_id)
         if failure is not None and now < client.ready_at(node_id, now) < inf:
-            yield f"at {now:.3f}: coordinator {node_id} is kept, which cannot be reached: {failure}"
+            yield f"coordinator {node_id} is kept, which cannot be reached: {failure}"
 
 
 def _parts_expire_otherwise(engine: ProducerEngine, now: float) -> Iterator[str]:
@@ -378,7 +374,7 @@ def _parts_expire_otherwise(engine: ProducerEngine, now: float) -> Iterator[str]
             younger_s = part.created_at - batch.created_at
             if not -_LONGEST_SPAN_S - _LATE_S <= younger_s <= 0:
                 yield (
-                    f"at {now:.3f}: a part of {part.topic_partition} is {younger_s:.3f} s younger "
+                    f"a part of {part.topic_partition} is {younger_s:.3f} s younger "
                     "than its records"
                 )
 
@@ -387,7 +383,35 @@ def _aborted_additions_kept(engine: ProducerEngine, now: float) -> Iterator[str]
     """Partitions and positions that an aborted transaction still adds."""
     manager = None if engine.transactions is None else engine.transactions.manager
     if manager is not None and manager.state in _ABORTED and manager.contents.has_additions:
-        yield f"at {now:.3f}: a transaction that is {manager.state.value} has additions"
+        yield f"a transaction that is {manager.state.value} has additions"
+
+
+_WHILE_STARTED: tuple[_Rule, ...] = (
+    asked_in_vain,
+    keeps_refused_brokers,
+    lingers_although_awaited,
+)
+_AT_EACH_MOMENT: tuple[_Rule, ...] = (
+    _oversleeps_expiry,
+    links_are_old,
+    buffers_with_two_owners,
+    gathers_although_waiting,
+    more_records_than_allowed,
+)
+_NOW_AND_THEN: tuple[_Rule, ...] = (
+    _broken_rules,
+    _without_timer,
+    _not_asked_for,
+    _coordinator_not_asked_for,
+    _successor_not_asked_for,
+    _repeated_too_often,
+    _not_asked_after_failure,
+    _unreachable_coordinator_kept,
+    _parts_expire_otherwise,
+    _aborted_additions_kept,
+    broken_while_waiting,
+)
+"""Rules for a running producer; what breaks one of these stays broken until the next long wait."""
 
 
 class RecoveryBound(NamedTuple):

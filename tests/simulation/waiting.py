@@ -393,14 +393,14 @@ def lingers_although_awaited(engine: ProducerEngine, now: float) -> Iterator[str
         operations = engine.transactions.manager._operations
         waits |= any(kind in operations for kind in (OperationKind.COMMIT, OperationKind.PREPARE))
     if waits:
-        yield f"at {now:.3f}: {[str(each.topic_partition) for each in lingering]} linger"
+        yield f"{[str(each.topic_partition) for each in lingering]} linger"
 
 
 def gathers_although_waiting(engine: ProducerEngine, now: float) -> Iterator[str]:
     """Yield batches that a bulk call keeps open although it waits; nothing else makes them due."""
     for batch in engine.accumulator.incomplete():
         if batch.gathering and not (batch.full or batch.attempts):
-            yield f"at {now:.3f}: a batch of {batch.topic_partition} is kept open"
+            yield f"a batch of {batch.topic_partition} is kept open"
 
 
 def more_records_than_allowed(engine: ProducerEngine, now: float) -> Iterator[str]:
@@ -408,7 +408,7 @@ def more_records_than_allowed(engine: ProducerEngine, now: float) -> Iterator[st
     excess = engine.appender.fast_path.appended - engine.pool.ceiling
     batches = (*engine.accumulator.incomplete(), *engine.accumulator.pinned)
     if excess > 0 and not any(batch.indivisible for batch in batches):
-        yield f"at {now:.3f}: {excess} records more than allowed are buffered"
+        yield f"{excess} records more than allowed are buffered"
 
 
 def buffers_with_two_owners(engine: ProducerEngine, now: float) -> Iterator[str]:
@@ -422,10 +422,10 @@ def buffers_with_two_owners(engine: ProducerEngine, now: float) -> Iterator[str]
     owners = Counter(map(id, (*used, *pool._free)))
     shared = sum(count > 1 for count in owners.values())
     if shared:
-        yield f"at {now:.3f}: {shared} buffers have several owners"
+        yield f"{shared} buffers have several owners"
     spare = engine.appender.batch_appender._spare
     if spare is not None and all(spare.buffer is not each for each in pool._free):
-        yield f"at {now:.3f}: the buffer of the spare batch is not free"
+        yield "the buffer of the spare batch is not free"
 
 
 def links_are_old(engine: ProducerEngine, now: float) -> Iterator[str]:
@@ -433,7 +433,7 @@ def links_are_old(engine: ProducerEngine, now: float) -> Iterator[str]:
     links = {node_id: link.node[:3] for node_id, link in engine.client._brokers.items()}
     nodes = {node_id: node[:3] for node_id, node in engine.metadata.cluster.nodes.items()}
     if links != nodes and engine.metadata_task._reported_nodes is not None:  # None: it starts over
-        yield f"at {now:.3f}: the brokers are {nodes}, and there are links to {links}"
+        yield f"the brokers are {nodes}, and there are links to {links}"
 
 
 def asked_in_vain(engine: ProducerEngine, now: float) -> Iterator[str]:
@@ -443,7 +443,7 @@ def asked_in_vain(engine: ProducerEngine, now: float) -> Iterator[str]:
         errors.append(engine.transactions.manager.coordinator_error)
     for error in errors:
         if isinstance(error, NodeNotReady):
-            yield f"at {now:.3f}: a node is chosen, and {error}"
+            yield f"a node is chosen, and {error}"
 
 
 def keeps_refused_brokers(engine: ProducerEngine, now: float) -> Iterator[str]:
@@ -451,7 +451,7 @@ def keeps_refused_brokers(engine: ProducerEngine, now: float) -> Iterator[str]:
     error, brokers = engine.metadata._last_failure, engine.client._brokers
     is_obeyed = engine.config.metadata_recovery_strategy == "rebootstrap"
     if isinstance(error, RebootstrapRequiredError) and is_obeyed and brokers:
-        yield f"at {now:.3f}: {len(brokers)} brokers are kept after {error}"
+        yield f"{len(brokers)} brokers are kept after {error}"
 
 
 class Numbers(NamedTuple):
@@ -477,7 +477,7 @@ def broken_while_waiting(engine: ProducerEngine, now: float) -> Iterator[str]:
     """Yield what a waiting producer does not do although it could, or has done too early."""
     for rule in _RULES:
         for text in rule(engine, now):
-            yield f"at {now:.3f}: {text}"
+            yield f"{text}"
 
 
 def _sleeps_although_woken(engine: ProducerEngine, now: float) -> Iterator[str]:
