@@ -26,7 +26,7 @@ from aioproducer.testing.world.producer import SimProducer
 from aioproducer.testing.world.weather import Condition, Direction, Effect
 from aioproducer.testing.world.world import SimWorld
 from aioproducer.types import NO_LEADER
-from simulation.evidence import kept_topics
+from simulation.kept import kept_ends, kept_topics
 from simulation.ledger import CallState, Entry, Ledger
 
 _TASK = -2
@@ -80,6 +80,7 @@ class Aftermath:
     async def after_probes(self) -> None:
         """Ask once every record has its outcome."""
         if self._producer.engine.failure is None and self._world.cluster.topics:
+            self._check_ends()
             await self._check_free_memory()
             await self._check_single_records()
             await self._check_new_partition()
@@ -98,6 +99,12 @@ class Aftermath:
             await self._check_adaptive_linger()
 
     # -- questions --------------------------------------------------------------------------------
+
+    def _check_ends(self) -> None:
+        """Nothing is kept that has ended: no future, batch or connection."""
+        kept = kept_ends(self._producer.engine)
+        if kept:
+            self._ledger.false_reports.append(f"what has ended is kept: {kept}")
 
     def _check_refresh(self) -> None:
         """Metadata are not older than `metadata_max_age_ms`."""

@@ -7,13 +7,11 @@ any of it proves.
 from __future__ import annotations
 
 import asyncio
-import gc
 import logging
-from collections import Counter, defaultdict, deque
-from collections.abc import Callable, Container, Iterator, Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property, partial
-from types import MethodType
+from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple, Self
 
 from aioproducer.config import ProducerConfig
@@ -29,7 +27,6 @@ from simulation.ledger import Entry, Ledger
 from simulation.liveness import RecoveryBound
 
 if TYPE_CHECKING:
-    from aioproducer.runtime.engine import ProducerEngine
     from simulation.transactions.book import TransactionBook
 
 
@@ -306,66 +303,6 @@ def leftovers(loop: VirtualLoop, network: SimNetwork) -> list[str]:
         if owner is not None and not owner.startswith(("aioproducer.testing.", "simulation.")):
             left.append(f"timer of {owner} in {timer.when() - loop.time():.3f} s")
     return sorted(left)
-
-
-_OUTLIVE_TOPICS = frozenset(
-    {
-        "Metadata._topic_ids",
-        "Sequencer._partitions",
-        "AcknowledgedOffsets._last",
-        "UnretrievedFailures._totals",
-        "UnretrievedFailures._unwritten",
-    }
-)
-"""What is kept of a topic that is not used any more: so that no record of it is written twice, and
-the counts for the last line of the log."""
-
-_MOST_ROUTES = 20
-"""Routes are dropped with the next one after a change of the metadata."""
-
-
-def kept_topics(engine: ProducerEngine, topics: Container[str]) -> list[str]:
-    """Name the attributes of a producer that are keyed by one of these topics."""
-    found: set[str] = set()
-    names: dict[int, str] = {}
-    seen = {id(engine)}
-    left: list[tuple[str, object]] = [("", engine)]
-    while left:
-        owner, each = left.pop()
-        if _is_internal(each):
-            owner = type(each).__name__
-            names |= _attributes(each)
-        elif isinstance(each, dict | set | frozenset | deque | list):
-            count = sum(_names_one(key, topics) for key in each)
-            name = names.get(id(each), owner)
-            if count > (_MOST_ROUTES if name == "SenderTask._routes" else 0):
-                found.add(name)
-        elif not isinstance(each, tuple | MethodType | partial):
-            continue
-        for child in gc.get_referents(each):
-            if id(child) not in seen:
-                seen.add(id(child))
-                left.append((owner, child))
-    return sorted(found - _OUTLIVE_TOPICS)
-
-
-def _is_internal(each: object) -> bool:
-    module = type(each).__module__
-    return module.startswith(("aioproducer.core", "aioproducer.runtime", "aioproducer.net"))
-
-
-def _names_one(key: object, topics: Container[str]) -> bool:
-    name = key.topic if isinstance(key, TopicPartition) else key
-    return isinstance(name, str) and name in topics
-
-
-def _attributes(each: object) -> dict[int, str]:
-    """The names of an object's attributes by the identity of their values."""
-    names = [*getattr(each, "__dict__", ())]
-    for kind in type(each).__mro__:
-        names += getattr(kind, "__slots__", ())
-    values = ((name, getattr(each, name, None)) for name in names)
-    return {id(value): f"{type(each).__name__}.{name}" for name, value in values}
 
 
 def calm_times(

@@ -1316,6 +1316,12 @@ MUTANTS += tuple(
             "",
         ),
         (
+            "keep the calls of refresh() that have ended",
+            "runtime/tasks/metadata_waiters.py",
+            "            del self._refreshes[future]\n",
+            "",
+        ),
+        (
             "leave the last partition out of partitions_for",
             "client/producer.py",
             "        return engine.metadata.cluster.partition_infos(topic)\n",

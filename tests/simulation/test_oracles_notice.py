@@ -55,6 +55,7 @@ from aioproducer.runtime.bulk.run import BulkRun
 from aioproducer.runtime.bulk.target import BulkTarget
 from aioproducer.runtime.send.appender import RecordAppender
 from aioproducer.runtime.send.batch_appender import BatchAppender
+from aioproducer.runtime.tasks.metadata_waiters import MetadataWaiters
 from aioproducer.runtime.tasks.sender import SenderTask
 from aioproducer.testing.broker.log import PartitionLog, StoredBatch
 from aioproducer.testing.broker.replication import ReplicatedPartition
@@ -851,6 +852,19 @@ def test_an_unread_failure_that_is_not_reported_is_found_out(
 def test_a_call_that_overtakes_others_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(RecordAppender, "_may_append", True)
     oracle = "calls_for_a_topic_are_served_in_order"
+    assert oracle in _oracles_that_notice(Setup(), oracle)
+
+
+def test_a_call_that_is_kept_after_its_end_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def keep(self: MetadataWaiters, deadline: float) -> bool:
+        answered = self._loop.create_future()
+        answered.set_result(True)
+        self._refreshes[answered] = 0
+        return await refresh(self, deadline)
+
+    refresh = MetadataWaiters.refresh
+    monkeypatch.setattr(MetadataWaiters, "refresh", keep)
+    oracle = "what_calls_return_is_true"
     assert oracle in _oracles_that_notice(Setup(), oracle)
 
 
