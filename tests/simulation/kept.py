@@ -59,8 +59,11 @@ def _containers(engine: ProducerEngine) -> Iterator[tuple[str, Iterable[object]]
         if _is_internal(each):
             owner = type(each).__name__
             names |= _attributes(each)
+            names[id(getattr(each, "__dict__", None))] = ""
         elif isinstance(each, dict | set | frozenset | deque | list):
-            yield names.get(id(each), owner), each
+            name = names.get(id(each), owner)
+            if name:  # else they are an object's attributes
+                yield name, each
         elif not isinstance(each, tuple | MethodType | partial):
             continue
         for child in gc.get_referents(each):

@@ -34,6 +34,7 @@ from simulation.waiting import (
     links_are_old,
     more_records_than_allowed,
     numbers_on_wire,
+    waits_although_decided,
 )
 from simulation.workload import LARGEST_BURST
 
@@ -390,6 +391,7 @@ _WHILE_STARTED: tuple[_Rule, ...] = (
     asked_in_vain,
     keeps_refused_brokers,
     lingers_although_awaited,
+    waits_although_decided,
 )
 _AT_EACH_MOMENT: tuple[_Rule, ...] = (
     _oversleeps_expiry,

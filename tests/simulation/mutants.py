@@ -1316,6 +1316,18 @@ MUTANTS += tuple(
             "",
         ),
         (
+            "leave calls waiting after every broker has refused the login",
+            "runtime/tasks/metadata.py",
+            "            )\n        self.waits.resume_decided(now)\n",
+            "            )\n",
+        ),
+        (
+            "wait for bootstrap servers while every known broker refuses the login",
+            "runtime/tasks/metadata.py",
+            " if node >= 0} or failures\n",
+            "}\n",
+        ),
+        (
             "keep the calls of refresh() that have ended",
             "runtime/tasks/metadata_waiters.py",
             "            del self._refreshes[future]\n",

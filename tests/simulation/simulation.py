@@ -44,7 +44,12 @@ from simulation.evidence import (
     names_deleted,
     names_lost,
 )
-from simulation.faults import draw_changes, draw_odd_answers, draw_schedule
+from simulation.faults import (
+    draw_changes,
+    draw_odd_answers,
+    draw_refused_logins,
+    draw_schedule,
+)
 from simulation.hand_over import HandingProducer, HandingWorkload
 from simulation.ledger import Alarm, CallState, Entry, Ledger
 from simulation.liveness import LivenessWatch, recovery_bound
@@ -54,6 +59,7 @@ from simulation.scenario import (
     Scenario,
     draw_scenario,
     with_hand_over,
+    with_logins,
     with_more_calls,
     with_more_options,
     with_plan,
@@ -201,6 +207,7 @@ class Simulation:
             theme = draw_theme(themes, chance.of("newer theme"))
             drawn = with_more_calls(drawn, chance.of("more calls"))
             drawn = with_hand_over(drawn, chance.of("hand-over"))
+            drawn = with_logins(drawn, chance.of("logins"))
         theme = setup.theme or theme
         if plan is None:
             drawn = with_more_options(drawn, chance.of("more options"))
@@ -221,6 +228,8 @@ class Simulation:
                 faults += draw_odd_answers(chance.of("odd answers"), shape, *times)
                 if self.scenario.heals_at == CHAOS_S:
                     faults += draw_changes(chance.of("changes"), shape, *times)
+                if self.scenario.session_ms:
+                    faults += draw_refused_logins(chance.of("refused logins"), shape, *times)
         if theme is not None:
             faults += theme.schedule(themes, shape, *times)
         if setup.unclean_elections:

@@ -27,6 +27,7 @@ from aioproducer.errors import (
 from aioproducer.net.client import NodeNotReady
 from aioproducer.net.connection import IdleConnectionError
 from aioproducer.wire.messages.produce import ProduceRequest
+from aioproducer.wire.messages.sasl_handshake import SaslHandshakeRequest
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -314,6 +315,8 @@ class ExtraTurns:
         """Yield what the turns have done."""
         requests, batches = _requests_of(self._engine), self._engine.accumulator.incomplete()
         for kind, node_id, _ in sorted(requests - self._requests):
+            if kind == SaslHandshakeRequest.__name__:
+                continue  # the next turn, whatever it is for, renews a session that ends soon
             yield f"{kind} to node {node_id} is sent by a turn that nothing caused"
         if self._batches - {batch.ordinal for batch in batches}:
             yield "batches end by a turn that nothing caused"
@@ -380,6 +383,23 @@ class IdleConnections:
                 yield f"the connection to node {connection.node_id} was used at {used_at:.3f}"
         connections = [link._connection for link in engine.client._links()]
         self._used_at = {each: each._last_used for each in connections if each and each.is_open}
+
+
+def waits_although_decided(engine: ProducerEngine, now: float) -> Iterator[str]:
+    """Yield topics whose calls wait for metadata although a longer wait would change nothing."""
+    metadata = engine.metadata
+    for topic, waiters in engine.metadata_task.waits._waiting.items():
+        known, failure = metadata.version > 0, None
+        partitions = 0
+        if topic is not None:
+            described, failure = metadata.topic(topic), metadata.topic_failure(topic)
+            known = described is not None
+            partitions = 0 if described is None else len(described.partitions)
+        for each in waiters:
+            is_there = known and (topic is None or (each.partition or 0) < partitions)
+            fatal = None if each.ignores_errors else metadata.fatal_error
+            if not each.future.done() and (is_there or failure or fatal):
+                yield f"a call waits for metadata of {topic}, and {failure or fatal or 'has them'}"
 
 
 def lingers_although_awaited(engine: ProducerEngine, now: float) -> Iterator[str]:

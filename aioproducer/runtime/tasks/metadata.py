@@ -269,9 +269,11 @@ class MetadataTask(TurnTask):
     def _note_fatal_connection_errors(self) -> bool:
         """Report a new connection error that is not retriable, such as refused credentials.
 
-        Not while a server is left that has not failed: it may accept the client.
+        Not while a server is left that has not failed: it may accept the client. While brokers are
+        known, bootstrap servers do not count, as they may never be tried.
         """
         failures = self._client.failures()
+        failures = {node: error for node, error in failures.items() if node >= 0} or failures
         fatal = {
             node: error
             for node, error in failures.items()

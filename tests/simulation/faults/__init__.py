@@ -46,6 +46,7 @@ from simulation.faults.brokers import (
     LeaderMove,
     PartitionGrowth,
     PowerLoss,
+    RefusedLogins,
     ReplacedCluster,
     ReplicaLag,
     StaleMetadata,
@@ -103,6 +104,7 @@ __all__ = [
     "TRANSACTIONAL_KINDS",
     "draw_changes",
     "draw_odd_answers",
+    "draw_refused_logins",
     "draw_schedule",
 ]
 
@@ -111,6 +113,7 @@ _STORM_S = 2.0
 _SHARE_OF_ODD_ANSWERS, _ODD_ANSWERS = 0.12, 12
 _SHARE_OF_CHANGES, _CHANGES = 0.08, 8
 _LATE_MS, _GONE_AFTER_S = 1500, 0.3
+_REFUSALS_OF_LOGINS, _SECONDS_OF_REFUSAL = 5, (0.5, 3.0)
 
 KINDS: Final[tuple[type[Fault], ...]] = (
     BlackHole,
@@ -196,11 +199,12 @@ THEMATIC_KINDS: Final[tuple[type[Fault], ...]] = (
     UnlistedBroker,
     UnawareBrokers,
     UnseenGrowth,
+    RefusedLogins,
     LateDescription,
     FirstRefused,
     DuplicateAnswer,
 )
-"""What only themes, `draw_odd_answers` and `draw_changes` bring."""
+"""What only themes and the functions below for odd answers, changes and logins bring."""
 
 
 def draw_schedule(rng: random.Random, shape: Shape, start: float, end: float) -> list[Fault]:
@@ -252,4 +256,16 @@ def draw_changes(rng: random.Random, shape: Shape, start: float, end: float) -> 
             faults.append(UnlistedBroker(at, node_id, _LATE_MS / 1000))
             others = [each for each in shape.nodes if each != node_id]
             faults.append(Reset(round(at + _GONE_AFTER_S, 3), rng.choice(others)))
+    return faults
+
+
+def draw_refused_logins(rng: random.Random, shape: Shape, start: float, end: float) -> list[Fault]:
+    """Brokers that refuse logins, one or all, and end connections, so that some are tried."""
+    faults: list[Fault] = []
+    for number in range(_REFUSALS_OF_LOGINS):
+        seconds = rng.choice(_SECONDS_OF_REFUSAL)
+        at = round(rng.uniform(start, end - seconds), 3)
+        nodes = list(shape.nodes) if number == 0 else [rng.choice(list(shape.nodes))]
+        for node_id in nodes:
+            faults += [RefusedLogins(at, node_id, seconds), Reset(at, node_id)]
     return faults

@@ -434,6 +434,22 @@ class UnlistedBroker(LastingFault):
 
 
 @dataclass(frozen=True, slots=True)
+class RefusedLogins(LastingFault):
+    """A broker refuses every login for a while, as while its passwords are changed."""
+
+    kind = "refused logins"
+
+    def strike(self, world: World) -> Probe:
+        """It knows no user."""
+        security = world.brokers[self.node_id].security
+        before, users = security.refusals, security.users
+        security.users = {}
+        if users:
+            world.later(self.seconds, lambda: setattr(security, "users", users))
+        return lambda: security.refusals - before
+
+
+@dataclass(frozen=True, slots=True)
 class UnawareBrokers(LastingFault):
     """No broker has metadata, as after the start of a cluster."""
 

@@ -861,17 +861,20 @@ def test_a_broker_that_refuses_the_client_fails_no_wait_that_another_can_end(loo
     play(loop, act)
 
 
-def test_with_the_strategy_none_a_wait_fails_once_all_brokers_refuse_the_client(loop):
+@pytest.mark.parametrize("strategy", ["none", "rebootstrap"])
+def test_a_wait_fails_once_all_brokers_refuse_the_client(loop, strategy):
     async def act(world: World) -> None:
         await world.task.waits.wait_for_bootstrap(world.in_s(60))
         world.client.ready.clear()
-        world.client.bootstrap = []
-        world.client.dial = refusing("bad")
+        world.client.rebootstraps = strategy == "rebootstrap"
+        world.client.dial = lambda node_id: (
+            AuthenticationError("bad") if node_id >= 0 else SilenceError("silent")
+        )
         with pytest.raises(AuthenticationError):
             await world.task.waits.wait_for_topic("t", world.in_s(60))
         assert loop.time() < 1
 
-    play(loop, act, metadata_recovery_strategy="none")
+    play(loop, act, metadata_recovery_strategy=strategy)
 
 
 def test_an_answer_that_refuses_the_client_wakes_waiters_at_once(loop):
