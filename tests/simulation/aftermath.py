@@ -132,6 +132,8 @@ class Aftermath:
         metadata, cluster = self._producer.engine.metadata, self._world.cluster
         until = self._world.now() + self._config.max_block_ms / 1000
         if not await self._producer.engine.metadata_task.waits.refresh(until):
+            if self._config.max_block_ms >= _LEAST_BLOCK_MS:
+                self._ledger.unrecovered.append("metadata were asked for, and did not come")
             return
         for name in sorted(metadata.topics_in_use & cluster.topics.keys()):
             topic = metadata.topic(name)

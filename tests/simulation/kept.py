@@ -86,7 +86,8 @@ def _has_ended(each: object) -> bool:
             return each.outcome is not None
         case Connection():
             return not each.is_open
-    return False
+    future = getattr(each, "future", None)
+    return isinstance(future, asyncio.Future) and future.done()
 
 
 def _is_internal(each: object) -> bool:

@@ -26,6 +26,7 @@ from simulation.waiting import (
     Numbers,
     Steps,
     asked_in_vain,
+    asks_before_the_pause_ends,
     broken_while_waiting,
     buffers_with_two_owners,
     gathers_although_waiting,
@@ -389,6 +390,7 @@ def _aborted_additions_kept(engine: ProducerEngine, now: float) -> Iterator[str]
 
 _WHILE_STARTED: tuple[_Rule, ...] = (
     asked_in_vain,
+    asks_before_the_pause_ends,
     keeps_refused_brokers,
     lingers_although_awaited,
     waits_although_decided,

@@ -385,6 +385,20 @@ class IdleConnections:
         self._used_at = {each: each._last_used for each in connections if each and each.is_open}
 
 
+def asks_before_the_pause_ends(engine: ProducerEngine, now: float) -> Iterator[str]:
+    """Yield requests that were sent before the pause after a failure had ended."""
+    metadata, identity = engine.metadata, engine.driver.sender.producer_id
+    asked = {"an id": identity._retry_at if identity.in_flight else -inf}
+    if metadata._fetch is not None and metadata._failures:
+        asked["metadata"] = metadata._allowed_at
+    if engine.transactions is not None:
+        session = engine.transactions._coordinator_session
+        asked["a coordinator"] = -inf if session._in_flight is None else session._retry_at
+    for what, until in asked.items():
+        if until > now:
+            yield f"{what} is asked for {until - now:.3f} s before the pause ends"
+
+
 def waits_although_decided(engine: ProducerEngine, now: float) -> Iterator[str]:
     """Yield topics whose calls wait for metadata although a longer wait would change nothing."""
     metadata = engine.metadata
