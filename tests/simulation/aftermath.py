@@ -14,6 +14,7 @@ from itertools import dropwhile
 from aioproducer import Producer
 from aioproducer.errors import (
     AuthenticationError,
+    AuthorizationError,
     BufferFullError,
     KafkaError,
     ProducerClosedError,
@@ -49,7 +50,7 @@ _LONG_LINGER_MS, _LEARNED = 500, 4
 _SHORT_WAY_S = 0.01
 _SHARE_OF_LINGER = 0.25
 _NEW_TOPIC, _TRIES = "zz-new", 12
-_SECRET_TOPIC = "zz-secret"
+_SECRET_TOPIC, _FORBIDDEN_TOPIC = "zz-secret", "zz-forbidden"
 _MORE_THAN_HALF, _TWO_PARTITIONS, _OVERHEAD = 0.55, 2, 200
 _LONG_BLOCK_MS = 20_000
 _ROWS, _ROW_BYTES = 60, 1800
@@ -94,6 +95,7 @@ class Aftermath:
             await self._check_keys_in_bulk()
             await self._check_cancelled_bulk()
             await self._check_new_topic()
+            await self._check_refused_topic()
             await self._check_throttling()
             await self._check_oblivion()
             await self._check_addresses()
@@ -418,6 +420,23 @@ class Aftermath:
         await self._outcome_of(entry)
         if entry.error is not None:
             self._ledger.unrecovered.append(f"{entry.label}, after refused logins: {entry.error}")
+
+    async def _check_refused_topic(self) -> None:
+        """A call for a topic that the client may not use ends at once, and says why."""
+        if self._config.max_block_ms < _LEAST_BLOCK_MS:
+            return
+        faults = FaultScript(self._world.cluster.faults)
+        fault = faults.every("metadata", topic=_FORBIDDEN_TOPIC).answers(
+            "TOPIC_AUTHORIZATION_FAILED"
+        )
+        began = self._world.now()
+        entry = await self._sent(_FORBIDDEN_TOPIC, None)
+        faults.remove(fault)
+        took = self._world.now() - began
+        if not isinstance(entry.error, AuthorizationError) or took > _LEAST_BLOCK_MS / 1000:
+            self._ledger.unrecovered.append(
+                f"{entry.label}, refused, after {took:.1f} s: {entry.error}"
+            )
 
     async def close(self) -> None:
         """Close while calls wait: what is accepted is delivered, the others are refused at once."""

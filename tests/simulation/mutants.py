@@ -1328,6 +1328,24 @@ MUTANTS += tuple(
             "}\n",
         ),
         (
+            "forget that a topic was refused",
+            "core/metadata/live_topic.py",
+            "            self._fail(described.error_code)\n",
+            "",
+        ),
+        (
+            "ask for a producer id again without a pause",
+            "core/sending/producer_id.py",
+            "        if now < self._retry_at:\n            return None\n",
+            "",
+        ),
+        (
+            "do not see which refreshes are answered",
+            "runtime/tasks/metadata.py",
+            "        self.waits.requests_sent += 1\n",
+            "",
+        ),
+        (
             "keep the calls of refresh() that have ended",
             "runtime/tasks/metadata_waiters.py",
             "            del self._refreshes[future]\n",
