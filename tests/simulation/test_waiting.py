@@ -73,10 +73,12 @@ from simulation.waiting import (
     _without_records,
     _written_too_early,
     asked_in_vain,
+    asks_before_the_pause_ends,
     keeps_refused_brokers,
     lingers_although_awaited,
     links_are_old,
     numbers_on_wire,
+    waits_although_decided,
 )
 
 _WHERE = TopicPartition("t", 0)
@@ -1243,3 +1245,68 @@ def test_linger_that_stays_off_is_found_out(
         transactions=SimpleNamespace(manager=SimpleNamespace(is_busy=is_busy)),
     )
     assert len(list(_never_lingers(engine, 1.0))) == found
+
+
+@pytest.mark.parametrize(
+    ("what", "until", "failures", "found"),
+    [
+        (None, 2.0, 1, 0),
+        ("metadata", 2.0, 1, 1),
+        ("metadata", 2.0, 0, 0),
+        ("metadata", 0.5, 1, 0),
+        ("an id", 2.0, 0, 1),
+        ("an id", 0.5, 0, 0),
+        ("a coordinator", 2.0, 0, 1),
+        ("a coordinator", 0.5, 0, 0),
+    ],
+)
+def test_requests_before_the_end_of_a_pause_are_found_out(
+    what: str | None, until: float, failures: int, found: int
+) -> None:
+    def in_flight(name: str) -> object:
+        return object() if what == name else None
+
+    session = SimpleNamespace(_in_flight=in_flight("a coordinator"), _retry_at=until)
+    identity = SimpleNamespace(in_flight=what == "an id", _retry_at=until)
+    engine: Any = SimpleNamespace(
+        metadata=SimpleNamespace(
+            _fetch=in_flight("metadata"), _failures=failures, _allowed_at=until
+        ),
+        driver=SimpleNamespace(sender=SimpleNamespace(producer_id=identity)),
+        transactions=SimpleNamespace(_coordinator_session=session),
+    )
+    assert len(list(asks_before_the_pause_ends(engine, 1.0))) == found
+
+
+@pytest.mark.parametrize(
+    ("partition", "described", "failure", "fatal", "found"),
+    [
+        (None, 0, None, None, 0),
+        (None, 1, None, None, 1),
+        (1, 1, None, None, 0),
+        (1, 2, None, None, 1),
+        (None, 0, KafkaError("no"), None, 1),
+        (None, 0, None, KafkaError("no"), 1),
+    ],
+)
+def test_a_wait_for_metadata_that_is_decided_is_found_out(
+    partition: int | None,
+    described: int,
+    failure: KafkaError | None,
+    fatal: KafkaError | None,
+    found: int,
+) -> None:
+    waiter = SimpleNamespace(
+        partition=partition, ignores_errors=False, future=SimpleNamespace(done=lambda: False)
+    )
+    topic = SimpleNamespace(partitions=range(described)) if described else None
+    engine: Any = SimpleNamespace(
+        metadata=SimpleNamespace(
+            version=1,
+            topic=lambda _: topic,
+            topic_failure=lambda _: failure,
+            fatal_error=fatal,
+        ),
+        metadata_task=SimpleNamespace(waits=SimpleNamespace(_waiting={"t": [waiter]})),
+    )
+    assert len(list(waits_although_decided(engine, 1.0))) == found
