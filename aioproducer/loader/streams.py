@@ -30,7 +30,6 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast
 
 from aioproducer._util.printable import printable
 from aioproducer.loader.errors import SourceError
-from aioproducer.loader.packed_member import PACKED, open_packed
 
 if TYPE_CHECKING:
     from _typeshed import WriteableBuffer
@@ -227,15 +226,15 @@ def _archive(stream: io.BufferedIOBase) -> zipfile.ZipFile:
 
 def _opener(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> _Opener:
     def open_member(stack: ExitStack) -> io.BufferedIOBase:
+        # Of bzip2 and LZMA, `zipfile` unpacks all that it has read: bytes may become gigabytes.
+        if info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+            raise SourceError(
+                f"{printable(info.filename)} is compressed with a method other than deflate",
+                advice="unpack the archive, and load the files themselves",
+            )
         try:
-            if info.compress_type in PACKED:
-                return _ungzip(open_packed(archive, info, stack), stack)
-            if info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
-                raise NotImplementedError("That compression method is not supported")
             member = cast("zipfile.ZipExtFile", archive.open(info))
-        except (RuntimeError, NotImplementedError, ValueError) as error:
-            # zipfile's errors for an encrypted member, an unsupported compression, and a name that
-            # is no text.
+        except (RuntimeError, ValueError) as error:  # an encrypted member, a name that is no text
             raise SourceError(str(error)) from error
         return _ungzip(stack.enter_context(member), stack)
 

@@ -13,24 +13,21 @@ import pytest
 from aioproducer.loader import FileSource, streams
 from aioproducer.loader.errors import SourceError
 
-PACKINGS = {"bzip2": zipfile.ZIP_BZIP2, "lzma": zipfile.ZIP_LZMA, "deflate": zipfile.ZIP_DEFLATED}
-
 
 def read(path: Path) -> list[Any]:
     return [row for batch in FileSource(path).batches() for row in batch.fields]
 
 
-def packed(path: Path, packing: int, *parts: bytes) -> Path:
+def packed(path: Path, *parts: bytes, packing: int = zipfile.ZIP_DEFLATED) -> Path:
     with zipfile.ZipFile(path, "w", packing) as archive, archive.open("a.csv", "w") as member:
         for part in parts:
             member.write(part)
     return path
 
 
-@pytest.mark.parametrize("packing", PACKINGS)
-def test_a_member_is_unpacked_a_piece_at_a_time(tmp_path: Path, packing: str) -> None:
+def test_a_member_is_unpacked_a_piece_at_a_time(tmp_path: Path) -> None:
     long = [b"x" * 1_000_000] * 48
-    path = packed(tmp_path / "bomb.zip", PACKINGS[packing], b'a,b\n"', *long, b'"\n')
+    path = packed(tmp_path / "bomb.zip", b'a,b\n"', *long, b'"\n')
     assert path.stat().st_size < 100_000
     tracemalloc.start()
     try:
@@ -41,19 +38,17 @@ def test_a_member_is_unpacked_a_piece_at_a_time(tmp_path: Path, packing: str) ->
     assert peak < 24_000_000
 
 
-@pytest.mark.parametrize("packing", PACKINGS)
-def test_members_of_each_packing_are_read_whole(tmp_path: Path, packing: str) -> None:
+def test_members_are_read_whole(tmp_path: Path) -> None:
     lines = [f"{number},{number * 7919 % 10007}\n".encode() for number in range(30_000)]
-    path = packed(tmp_path / "good.zip", PACKINGS[packing], b"a,b\n", *lines)
+    path = packed(tmp_path / "good.zip", b"a,b\n", *lines)
     rows = read(path)
     assert (len(rows), list(rows[-1])) == (30_000, ["29999", str(29_999 * 7919 % 10007)])
-    assert read(packed(tmp_path / "empty.zip", PACKINGS[packing])) == []
+    assert read(packed(tmp_path / "empty.zip")) == []
 
 
-@pytest.mark.parametrize("packing", PACKINGS)
-def test_a_damaged_member_is_no_whole_one(tmp_path: Path, packing: str) -> None:
+def test_a_damaged_member_is_no_whole_one(tmp_path: Path) -> None:
     lines = [f"{number},{number * 7919 % 10007}\n".encode() for number in range(30_000)]
-    path = packed(tmp_path / "bad.zip", PACKINGS[packing], b"a,b\n", *lines)
+    path = packed(tmp_path / "bad.zip", b"a,b\n", *lines)
     whole = path.read_bytes()
     for place in (len(whole) // 2, len(whole) - 150):
         changed = bytearray(whole)
@@ -63,14 +58,12 @@ def test_a_damaged_member_is_no_whole_one(tmp_path: Path, packing: str) -> None:
             read(path)
 
 
-def test_a_dictionary_of_gigabytes_is_refused(tmp_path: Path) -> None:
-    path = packed(tmp_path / "dictionary.zip", zipfile.ZIP_LZMA, b"a,b\n1,2\n")
-    content = bytearray(path.read_bytes())
-    head = content.index(b"\x05\x00", 30 + len("a.csv"))
-    content[head + 3 : head + 7] = b"\xff\xff\xff\xff"
-    path.write_bytes(content)
-    with pytest.raises(SourceError, match=r"dictionary\.zip.*too much memory"):
+@pytest.mark.parametrize("packing", [zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA])
+def test_a_member_that_is_packed_in_another_way_is_refused(tmp_path: Path, packing: int) -> None:
+    path = packed(tmp_path / "other.zip", b"a,b\n1,2\n", packing=packing)
+    with pytest.raises(SourceError, match=r"other\.zip: a\.csv .* other than deflate") as caught:
         read(path)
+    assert caught.value.advice == "unpack the archive, and load the files themselves"
 
 
 def test_a_header_of_a_million_columns_takes_linear_time(tmp_path: Path) -> None:
@@ -111,7 +104,7 @@ def test_a_name_in_an_archive_that_is_no_text_is_refused(tmp_path: Path, place: 
 
 
 def test_an_archive_of_a_later_version_is_refused(tmp_path: Path) -> None:
-    path = packed(tmp_path / "later.zip", zipfile.ZIP_STORED, b"a\n1\n")
+    path = packed(tmp_path / "later.zip", b"a\n1\n", packing=zipfile.ZIP_STORED)
     content = bytearray(path.read_bytes())
     content[content.index(b"PK\x01\x02") + 6] = 99
     path.write_bytes(content)
