@@ -1,38 +1,20 @@
 """Checks of names that may not be file names, and replacement of files.
 
 `pathlib` raises where a name is too long for the file system, and the error shows the name: what
-was given may have been meant for another option, and be a secret.
+was given may have been meant for another option, and be a secret. `os.path` returns False.
 """
 
 from __future__ import annotations
 
 import os
 import secrets
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-
-def exists(name: str | os.PathLike[str]) -> bool:
-    """Return whether there is anything of this name."""
-    return _holds(Path.exists, name)
-
-
-def is_file(name: str | os.PathLike[str]) -> bool:
-    """Return whether this is a regular file, or a link to one."""
-    return _holds(Path.is_file, name)
-
-
-def is_folder(name: str | os.PathLike[str]) -> bool:
-    """Return whether this is a folder, or a link to one."""
-    return _holds(Path.is_dir, name)
-
-
-def _holds(question: Callable[[Path], bool], name: str | os.PathLike[str]) -> bool:
-    try:
-        return question(Path(name))
-    except (OSError, ValueError):
-        return False
+exists = os.path.exists
+is_file = os.path.isfile
+is_folder = os.path.isdir
 
 
 def version_of(name: str | os.PathLike[str]) -> tuple[int, int, int] | None:
