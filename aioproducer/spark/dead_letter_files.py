@@ -11,20 +11,17 @@ from __future__ import annotations
 
 import os
 import uuid
-from collections.abc import Sequence
+from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Final, NamedTuple, Self
+from typing import IO, Final, Self
 
 from aioproducer._util.paths import is_folder
 from aioproducer.errors import SerializationError
 from aioproducer.loader.dead_letter_file import line_of, text_fields, writing
 from aioproducer.loader.errors import DeadLetterError
 from aioproducer.loader.rows import Position
-
-if TYPE_CHECKING:
-    from aioproducer.runtime.bulk.result import FailedRecord
-    from aioproducer.spark.rows import Row
+from aioproducer.spark.rows import SENDING, RefusedRow
 
 _NEW: Final = (
     os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0) | getattr(os, "O_NOFOLLOW", 0)
@@ -38,14 +35,6 @@ def check_folder(folder: str, process: str) -> None:
             f"dead.letter.path {folder!r} is no directory that {process} can write to",
             advice="create it, or mount it, on every executor and on the driver",
         )
-
-
-class RefusedRecord(NamedTuple):
-    """A row that was refused; `row` is None where it cannot be read."""
-
-    row: Row | None
-    failed: FailedRecord
-    is_converted: bool
 
 
 class DeadLetterPart:
@@ -72,9 +61,9 @@ class DeadLetterPart:
                 self._hidden.unlink()
             self._file = None
 
-    def write(self, records: Sequence[RefusedRecord]) -> None:
-        """Append rows; blocks on the file system."""
-        lines = b"".join(self._line(each) for each in records)
+    def write(self, rows: Iterable[tuple[int, RefusedRow]]) -> None:
+        """Append rows, each with its number in the task; blocks on the file system."""
+        lines = b"".join(self._line(*each) for each in rows)
         with writing(self.path):
             if self._file is None:
                 # Rows may be confidential: the file is for its owner alone.
@@ -93,21 +82,19 @@ class DeadLetterPart:
             _sync_folder(self._folder)
         self._file = None
 
-    def _line(self, record: RefusedRecord) -> bytes:
-        row, failed = record.row, record.failed
-        is_delivery = record.is_converted and not isinstance(failed.error, SerializationError)
-        named = self._topic if row is None or row.topic is None else row.topic
-        headers = () if row is None else row.headers
+    def _line(self, number: int, refused: RefusedRow) -> bytes:
+        error, row, stage, _ = refused
+        is_delivery = stage == SENDING and not isinstance(error, SerializationError)
         return line_of(
-            Position(f"spark partition {self._partition}", None, failed.index),
+            Position(f"spark partition {self._partition}", None, number),
             "delivery" if is_delivery else "row",
-            f"{type(failed.error).__name__}: {failed.error}",
-            None if row is None else row.value,
-            **text_fields("key", None if row is None else row.key),
-            topic=named,
-            partition=None if row is None else row.partition,
-            timestamp_ms=None if row is None else row.timestamp_ms,
-            headers=[{"name": name, **text_fields("value", value)} for name, value in headers],
+            f"{type(error).__name__}: {error}",
+            row.value,
+            **text_fields("key", row.key),
+            topic=self._topic if row.topic is None else row.topic,
+            partition=row.partition,
+            timestamp_ms=row.timestamp_ms,
+            headers=[{"name": name, **text_fields("value", value)} for name, value in row.headers],
         )
 
 

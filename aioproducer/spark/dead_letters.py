@@ -7,12 +7,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from aioproducer.errors import InvalidTimestampError, KafkaError
+from aioproducer.errors import InvalidTimestampError
 from aioproducer.types import HeaderPairs
 
 if TYPE_CHECKING:
-    from aioproducer.runtime.bulk.result import FailedRecord
-    from aioproducer.spark.rows import Row
+    from aioproducer.spark.rows import RefusedRow
 
 _PREFIX: Final = "__connect.errors."
 _OVERHEAD: Final = 200
@@ -37,18 +36,13 @@ class DeadLetter(NamedTuple):
 
 
 def dead_letter(
-    row: Row | None,
-    failed: FailedRecord,
-    topic: str | None,
-    spark_partition: int,
-    stage: str = "TASK_PUT",
+    number: int, refused: RefusedRow, topic: str | None, spark_partition: int
 ) -> DeadLetter:
-    """Make the record; `row` is None where it cannot be read, `stage` is Kafka Connect's."""
-    error = failed.error
-    named = topic if row is None or row.topic is None else row.topic
+    """Make the record of row `number` of a task; `topic` is that of rows that name none."""
+    error, row, stage, _ = refused
     facts = {
-        "topic": named,
-        "partition": None if row is None else row.partition,
+        "topic": topic if row.topic is None else row.topic,
+        "partition": row.partition,
         "connector.name": "aioproducer-spark",
         "task.id": spark_partition,
         "stage": stage,
@@ -56,22 +50,20 @@ def dead_letter(
         "exception.message": str(error),
     }
     headers: HeaderPairs = (
-        *(() if row is None else row.headers),
+        *row.headers,
         *((_PREFIX + name, str(fact).encode()) for name, fact in facts.items() if fact is not None),
-        ("__aioproducer.spark.row", str(failed.index).encode()),
+        ("__aioproducer.spark.row", str(number).encode()),
     )
-    value = None if row is None else row.value
-    rest = {"key": None if row is None else row.key, "timestamp_ms": _usable_time(row, error)}
-    size = str(len(value or b"")).encode()
+    rest = {"key": row.key, "timestamp_ms": _usable_time(refused)}
+    size = str(len(row.value or b"")).encode()
     return DeadLetter(
-        {"value": value, "headers": headers, **rest},
+        {"value": row.value, "headers": headers, **rest},
         {"value": None, "headers": (*headers, (_OMITTED, size)), **rest},
     )
 
 
-def _usable_time(row: Row | None, error: KafkaError) -> int | None:
-    if row is None or row.timestamp_ms is None or row.timestamp_ms < 0:
-        return None
-    if isinstance(error, InvalidTimestampError):  # this topic has the same limits, most often
-        return None
-    return row.timestamp_ms
+def _usable_time(refused: RefusedRow) -> int | None:
+    given = refused.row.timestamp_ms
+    # The topic of dead letters has the same limits, most often.
+    is_refused = isinstance(refused.error, InvalidTimestampError)
+    return None if given is None or given < 0 or is_refused else given

@@ -46,6 +46,10 @@ _AFTER_TIMEOUT: Final = (
 _ENDED_BY_OTHERS: Final = (InvalidProducerEpochError, ProducerFencedError)
 
 
+SENDING: Final = "TASK_PUT"
+"""Kafka Connect's name of the step after the converters."""
+
+
 class RowError(KafkaError):
     """Rows were not delivered; names the Spark partition, the first such row and its key."""
 
@@ -53,32 +57,32 @@ class RowError(KafkaError):
 class Row(NamedTuple):
     """One row as the record to be sent; `topic` and `partition` are those of its columns."""
 
-    topic: str | None
-    partition: int | None
-    key: bytes | None
-    value: bytes | None
-    headers: HeaderPairs
-    timestamp_ms: int | None
+    topic: str | None = None
+    partition: int | None = None
+    key: bytes | None = None
+    value: bytes | None = None
+    headers: HeaderPairs = ()
+    timestamp_ms: int | None = None
 
 
 class RefusedRow(NamedTuple):
-    """A row that was refused before it became part of a batch.
+    """A row for the dead letters.
 
     Attributes:
         error: The reason.
-        row: What is left of it as a record.
-        size: Its bytes, about.
+        row: What is left of it as a record; empty if it cannot be read.
         stage: Kafka Connect's name of the step that failed.
+        size: Its bytes, about, if it was refused before it became part of a batch.
     """
 
     error: KafkaError
-    row: Row | None
-    size: int
-    stage: str
+    row: Row
+    stage: str = SENDING
+    size: int = 0
 
 
-def read_row(batch: pa.RecordBatch, number: int, columns: ArrowColumns) -> Row | None:
-    """Return a row of a batch, without invalid headers; None if the batch has no such row."""
+def read_row(batch: pa.RecordBatch, number: int, columns: ArrowColumns) -> Row:
+    """Return a row of a batch, without invalid headers; an empty one if there is no such row."""
     single = batch.slice(number, 1)
     try:
         return _first_row(single, columns)
@@ -86,14 +90,14 @@ def read_row(batch: pa.RecordBatch, number: int, columns: ArrowColumns) -> Row |
         return _first_row(single, replace(columns, headers=None))
 
 
-def _first_row(batch: pa.RecordBatch, columns: ArrowColumns) -> Row | None:
+def _first_row(batch: pa.RecordBatch, columns: ArrowColumns) -> Row:
     from aioproducer.records.arrow import ArrowSource
 
     source = ArrowSource(batch, columns)
     try:
         chunk = source.next()
         if chunk is None or not len(chunk):
-            return None
+            return Row()
         topic, key, value, headers, partition, timestamp_ms = chunk.record(0)
         return Row(topic, partition, key, value, headers, timestamp_ms)
     finally:
@@ -130,12 +134,12 @@ class RowWindow:
         self._kept.clear()
         self.size = 0
 
-    def row(self, number: int) -> Row | None:
-        """Return the row of this number; None if it is not kept any more."""
+    def row(self, number: int) -> Row:
+        """Return the row of this number; an empty one if it is not kept any more."""
         for first, batch, *_ in reversed(self._kept):
             if first <= number:
                 return read_row(batch, number - first, self._columns)
-        return None
+        return Row()
 
     def _drop_oldest(self) -> None:
         self.size -= self._kept.popleft().size
@@ -178,11 +182,11 @@ def row_error(spark_partition: int, failed: Sequence[FailedRecord], window: RowW
 
 def _key_of(window: RowWindow, number: int) -> str:
     try:
-        row = window.row(number)
+        key = window.row(number).key
     except KafkaError:  # it cannot be read: the error says so
         return ""
-    if row is None or row.key is None:
+    if key is None:
         return ""
-    shown = repr(row.key[:_KEY_BYTES])
-    rest = f"... of {len(row.key)} bytes" if len(row.key) > _KEY_BYTES else ""
+    shown = repr(key[:_KEY_BYTES])
+    rest = f"... of {len(key)} bytes" if len(key) > _KEY_BYTES else ""
     return f" (key {shown}{rest})"

@@ -31,7 +31,7 @@ from aioproducer.records.arrow import ArrowColumns, ArrowSource
 from aioproducer.runtime.bulk.result import FailedRecord, SendManyResult
 from aioproducer.runtime.bulk.run import BulkRun
 from aioproducer.runtime.send.validation import LAST_PARTITION
-from aioproducer.spark.dead_letter_files import DeadLetterPart, RefusedRecord
+from aioproducer.spark.dead_letter_files import DeadLetterPart
 from aioproducer.spark.dead_letters import DeadLetter, dead_letter
 from aioproducer.spark.replay import Items, Refusal, Refused, RowsRefusedError
 from aioproducer.spark.rows import KEPT_BYTES, RefusedRow, RowError, RowWindow, row_error
@@ -312,16 +312,14 @@ class _Sending:
         if self._target.dead_letter_file is None:
             await self._send_letters(failed)
         else:
-            refused = [self._refused_record(each) for each in failed]
+            refused = [(each.index, self._refused_row(each)) for each in failed]
             # A mounted file system may take its time.
             await asyncio.to_thread(self._target.dead_letter_file.write, refused)
         self._sent.dead_letters.update(type(each.error).__name__ for each in failed)
 
-    def _refused_record(self, failed: FailedRecord) -> RefusedRecord:
+    def _refused_row(self, failed: FailedRecord) -> RefusedRow:
         unfit = self._unfit.get(failed.index)
-        if unfit is not None:
-            return RefusedRecord(unfit.row, failed, is_converted=False)
-        return RefusedRecord(self._window.row(failed.index), failed, is_converted=True)
+        return unfit or RefusedRow(failed.error, self._window.row(failed.index))
 
     async def _send_letters(self, failed: list[FailedRecord]) -> None:
         topic = self._target.dead_letter_topic or ""
@@ -355,10 +353,7 @@ class _Sending:
 
     def _letter(self, failed: FailedRecord) -> DeadLetter:
         topic, origin = self._target.topic, self._target.spark_partition
-        unfit = self._unfit.get(failed.index)
-        if unfit is not None:
-            return dead_letter(unfit.row, failed, topic, origin, unfit.stage)
-        return dead_letter(self._window.row(failed.index), failed, topic, origin)
+        return dead_letter(failed.index, self._refused_row(failed), topic, origin)
 
     async def _send_letter(self, topic: str, failed: FailedRecord) -> Delivery:
         letter, refusal = self._letter(failed), self._target.refused.get(failed.index)

@@ -159,10 +159,9 @@ def _refused_row(
         content = _as_json(_shown(_column(batch.slice(number, 1), part)))
         text = json.dumps(content, ensure_ascii=False).encode()
         size += len(text)
-        if row is not None:
-            row = row._replace(key=text) if part.part == "key" else row._replace(value=text)
+        row = row._replace(key=text) if part.part == "key" else row._replace(value=text)
     first, error = failed[0]
-    return RefusedRow(error, row, size, f"{first.part.upper()}_CONVERTER")
+    return RefusedRow(error, row, f"{first.part.upper()}_CONVERTER", size)
 
 
 def _shown(column: pa.Array) -> Any:

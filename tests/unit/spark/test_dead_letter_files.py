@@ -16,15 +16,14 @@ from support.spark import EmbeddedKafka, embedded_kafka
 from aioproducer.errors import ConfigError, RecordTooLargeError, SerializationError
 from aioproducer.loader.dead_letter_file import DeadLetterFile
 from aioproducer.loader.errors import DeadLetterError
-from aioproducer.runtime.bulk.result import FailedRecord
-from aioproducer.spark.dead_letter_files import DeadLetterPart, RefusedRecord
+from aioproducer.spark.dead_letter_files import DeadLetterPart
 from aioproducer.spark.direct import DirectEpochs
 from aioproducer.spark.exactly_once.calls import CALLERS
 from aioproducer.spark.options import SourceOptions
 from aioproducer.spark.plan import SinkPlan, TaskPlace
 from aioproducer.spark.pool import POOL
 from aioproducer.spark.reports.tasks import TaskReport
-from aioproducer.spark.rows import Row, RowError
+from aioproducer.spark.rows import RefusedRow, Row, RowError
 from aioproducer.spark.task import abort, commit, write_task
 
 GUARANTEES = ["at-least-once", "task-transactions", "exactly-once"]
@@ -198,11 +197,9 @@ def test_a_missing_directory_fails_the_plan_before_any_task(guarantee: str, tmp_
 
 
 def test_lines_have_the_format_of_the_loaders_dead_letters(tmp_path: Path) -> None:
-    failed = FailedRecord(9, RecordTooLargeError("too large"))
     with DeadLetterPart(str(tmp_path), "default", 4, 1) as part:
-        part.write([RefusedRecord(ROW, failed, is_converted=True)])
-        unread = FailedRecord(10, SerializationError("no"))
-        part.write([RefusedRecord(None, unread, is_converted=True)])
+        part.write([(9, RefusedRow(RecordTooLargeError("too large"), ROW))])
+        part.write([(10, RefusedRow(SerializationError("no"), Row()))])
         assert not part.path.exists()
         part.publish()
     first, second = entries(tmp_path)

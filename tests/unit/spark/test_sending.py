@@ -8,7 +8,6 @@ import time
 import weakref
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -219,8 +218,8 @@ def test_few_batches_are_kept_to_name_rows(monkeypatch: pytest.MonkeyPatch) -> N
         window.add(first, batch, batch.nbytes)
         first += batch.num_rows
     assert window.size <= 1000
-    assert window.row(0) is None
-    newest: Any = window.row(99)
+    assert window.row(0) == rows.Row()
+    newest = window.row(99)
     assert (newest.key, newest.value) == (b"key-99", b"x" * 40)
 
 
@@ -252,11 +251,11 @@ def test_batches_are_let_go_in_order() -> None:
         if number < 2:
             window.mark(number + 1)
     window.drop(lambda mark: mark > 1)
-    assert window.row(0) is not None
+    assert window.row(0).value == b"x"
     window.drop(lambda mark: mark == 1)
-    assert (window.row(9), window.row(10) is None) == (None, False)
+    assert (window.row(9), window.row(10).value) == (rows.Row(), b"x")
     window.drop(lambda mark: True)  # the last one is not handed over yet
-    assert (window.row(19), window.row(20) is None) == (None, False)
+    assert (window.row(19), window.row(20).value) == (rows.Row(), b"x")
     window.clear()
     assert window.size == 0
 
