@@ -33,11 +33,7 @@ class OutputClosedError(Exception):
     """Standard output was closed. No `OSError`, for which click exits on its own."""
 
 
-class FileError(KafkaError):
-    """A file a command is to write cannot be written."""
-
-
-class OutputError(FileError):
+class OutputError(KafkaError):
     """Standard output is open and cannot be written, as a file on a full disk."""
 
 
