@@ -6,10 +6,10 @@ import asyncio
 from dataclasses import dataclass
 
 from aioproducer.errors import ProtocolError
+from aioproducer.wire.acknowledgement import decode_acknowledgement
 from aioproducer.wire.api_keys import ApiKey
 from aioproducer.wire.framing import decode_response, peek_correlation_id
 from aioproducer.wire.messages.produce import ProduceRequest
-from aioproducer.wire.produce import decode_acknowledgement
 from aioproducer.wire.schema import Message
 
 _UNSUPPORTED_VERSION = (35).to_bytes(2, "big")

@@ -46,6 +46,7 @@ from aioproducer.errors import (
 )
 from aioproducer.records.batch import HEADER_SIZE
 from aioproducer.types import Persistence, TopicPartition
+from aioproducer.wire.acknowledgement import Acknowledgement
 from aioproducer.wire.messages.metadata import (
     MetadataResponse,
     MetadataResponseBroker,
@@ -59,7 +60,6 @@ from aioproducer.wire.messages.produce import (
     ProduceResponse,
     TopicProduceResponse,
 )
-from aioproducer.wire.produce import Acknowledgement
 from exploration.broker import (
     LAST_EPOCH,
     LAST_SEQUENCE,

@@ -10,12 +10,12 @@ from aioproducer.core.batching.batch import BatchOutcome
 from aioproducer.core.sending.produce_rules import DUPLICATE_SEQUENCE_NUMBER, ProduceAction
 from aioproducer.errors import KafkaError, error_from_code
 from aioproducer.types import TopicPartition
-from aioproducer.wire.produce import POSITION
+from aioproducer.wire.acknowledgement import POSITION
 
 if TYPE_CHECKING:
     from aioproducer.core.batching.batch import ProducerBatch
+    from aioproducer.wire.acknowledgement import Acknowledgement
     from aioproducer.wire.messages.produce import PartitionProduceResponse, ProduceResponse
-    from aioproducer.wire.produce import Acknowledgement
 
 _new_tuple = tuple.__new__
 NO_RECORD_ERRORS = BatchOutcome().record_errors
@@ -95,7 +95,7 @@ def decode_plain_acknowledgement(
     """Return the outcome of a batch from a plain acknowledgement; None for any other response.
 
     Args:
-        prefix: `ProduceRequestTemplate.acknowledgement_prefix` of the request.
+        prefix: `ExpectedAcknowledgement.prefix` of the request.
         suffix: `ACKNOWLEDGEMENT_SUFFIX`.
     """
     at = len(prefix)

@@ -61,7 +61,7 @@ from aioproducer.errors import (
     error_from_code,
 )
 from aioproducer.errors.authorization import this_principal, with_access
-from aioproducer.wire.produce import Acknowledgement
+from aioproducer.wire.acknowledgement import Acknowledgement
 
 if TYPE_CHECKING:
     import random

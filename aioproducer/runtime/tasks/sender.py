@@ -44,14 +44,13 @@ from aioproducer.runtime.legacy_brokers import without_producer_ids
 from aioproducer.runtime.tasks.encoder import BatchEncoder
 from aioproducer.runtime.tasks.turns import TurnTask
 from aioproducer.types import TopicPartition
+from aioproducer.wire.acknowledgement import ACKNOWLEDGEMENT_SUFFIX, Acknowledgement
 from aioproducer.wire.messages.init_producer_id import (
     InitProducerIdRequest,
     InitProducerIdResponse,
 )
 from aioproducer.wire.messages.produce import ProduceRequest, ProduceResponse
 from aioproducer.wire.produce import (
-    ACKNOWLEDGEMENT_SUFFIX,
-    Acknowledgement,
     ProducePartition,
     ProduceRequestTemplate,
     ProduceTopic,
@@ -534,7 +533,7 @@ class SenderTask(TurnTask):
         now: float,
     ) -> InFlightRequest:
         template, correlation_id = route.template, connection.next_correlation_id()
-        expected = template.acknowledgement_prefix(correlation_id)
+        expected = template.expected.prefix(correlation_id)
         numbers = (batch.producer_id, batch.producer_epoch, batch.base_sequence)
         frame: Sequence[Buffer]
         if builder.size <= _COPIED_BYTES:

@@ -15,6 +15,7 @@ from aioproducer.net.responses import (
     describe_end,
 )
 from aioproducer.testing.framing import encode_response
+from aioproducer.wire.acknowledgement import Acknowledgement
 from aioproducer.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from aioproducer.wire.messages.metadata import MetadataRequest, MetadataResponse
 from aioproducer.wire.messages.produce import (
@@ -23,7 +24,6 @@ from aioproducer.wire.messages.produce import (
     ProduceResponse,
     TopicProduceResponse,
 )
-from aioproducer.wire.produce import Acknowledgement
 from aioproducer.wire.schema import Message
 
 

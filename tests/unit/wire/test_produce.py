@@ -11,6 +11,11 @@ from hypothesis import strategies as st
 
 from aioproducer.errors import UnsupportedVersionError
 from aioproducer.testing.framing import encode_response
+from aioproducer.wire.acknowledgement import (
+    ACKNOWLEDGEMENT_SUFFIX,
+    POSITION,
+    decode_acknowledgement,
+)
 from aioproducer.wire.framing import decode_response, encode_request, frame_size
 from aioproducer.wire.messages.common import LeaderIdAndEpoch
 from aioproducer.wire.messages.produce import (
@@ -24,13 +29,10 @@ from aioproducer.wire.messages.produce import (
 )
 from aioproducer.wire.primitives import Buffer
 from aioproducer.wire.produce import (
-    ACKNOWLEDGEMENT_SUFFIX,
     JOIN_BELOW_BYTES,
-    POSITION,
     ProducePartition,
     ProduceRequestTemplate,
     ProduceTopic,
-    decode_acknowledgement,
     encode_produce_request,
 )
 
@@ -254,7 +256,7 @@ def test_a_plain_acknowledgement_has_the_prefix_and_the_suffix_of_its_request(ve
     if version >= 13:
         topic = TopicProduceResponse(topic_id=UUID(int=9), partition_responses=written)
     position = POSITION.pack(2**40, -1, 5)
-    expected = template.acknowledgement_prefix(7) + position + ACKNOWLEDGEMENT_SUFFIX
+    expected = template.expected.prefix(7) + position + ACKNOWLEDGEMENT_SUFFIX
     assert encode_response(ProduceResponse([topic]), version, 7) == expected
 
 

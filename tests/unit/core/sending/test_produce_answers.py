@@ -19,6 +19,7 @@ from aioproducer.core.sending.produce_answers import (
 from aioproducer.core.sending.produce_rules import ProduceAction
 from aioproducer.errors import KafkaError
 from aioproducer.types import TopicPartition
+from aioproducer.wire.acknowledgement import ACKNOWLEDGEMENT_SUFFIX, POSITION, Acknowledgement
 from aioproducer.wire.messages.common import LeaderIdAndEpoch
 from aioproducer.wire.messages.produce import (
     BatchIndexAndErrorMessage,
@@ -26,7 +27,6 @@ from aioproducer.wire.messages.produce import (
     ProduceResponse,
     TopicProduceResponse,
 )
-from aioproducer.wire.produce import ACKNOWLEDGEMENT_SUFFIX, POSITION, Acknowledgement
 
 from ..support import Core
 

@@ -25,13 +25,13 @@ from aioproducer.errors import (
     RequestTimeoutError,
 )
 from aioproducer.types import Persistence
+from aioproducer.wire.acknowledgement import Acknowledgement
 from aioproducer.wire.messages.common import LeaderIdAndEpoch, NodeEndpoint
 from aioproducer.wire.messages.produce import (
     PartitionProduceResponse,
     ProduceResponse,
     TopicProduceResponse,
 )
-from aioproducer.wire.produce import Acknowledgement
 
 from ..support import TOPIC_ID, Core, metadata_response
 

@@ -1,0 +1,134 @@
+"""Plain acknowledgements, which are recognized by their layout instead of decoded field by field.
+
+A plain acknowledgement says that batches of one topic were written, and nothing else. Its frame:
+
+    size int32 | correlation id int32 | tags 0 | topics 1
+      name, or topic id (from v13 on) | partitions
+        index int32 | error 0 int16 | base offset, log append time, log start int64
+        record errors 0 | message null | tags 0
+      tags 0
+    throttle time int32 | tags 0
+
+Counts are compact: one byte, plus one. Classic responses (before v9) have no such layout.
+
+Invariant: an `Acknowledgement` is what `ProduceResponse.decode` makes of the same frame
+(property-tested).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+from struct import Struct
+from uuid import UUID
+
+from aioproducer.wire.messages.produce import (
+    PartitionProduceResponse,
+    ProduceResponse,
+    TopicProduceResponse,
+)
+from aioproducer.wire.schema import Message
+
+FIRST_BY_TOPIC_ID = 13
+
+_NO_ID = UUID(int=0)
+_ONE = 2
+_LONGEST_IN_A_BYTE = 0x7F
+_FRAME = Struct(">iiBB")
+"""Up to the topic."""
+_HEAD = Struct(">iBB")
+"""The same without the size."""
+_PARTITION = Struct(">ihqqqHB")
+_UP_TO_POSITION = Struct(">Bih")
+"""Number of partitions, index and error of the first."""
+POSITION = Struct(">qqq")
+"""Base offset, log append time, log start."""
+_NOTHING_MORE = 1 << 8
+"""No record errors, no message."""
+_TAIL = Struct(">BiB")
+ACKNOWLEDGEMENT_SUFFIX = Struct(">HB").pack(_NOTHING_MORE, 0) + _TAIL.pack(0, 0, 0)
+"""What follows the only position, without a throttle time."""
+
+
+class ExpectedAcknowledgement:
+    """The plain acknowledgement of one batch: `prefix`, `POSITION` and `ACKNOWLEDGEMENT_SUFFIX`."""
+
+    __slots__ = ("_size", "_topic_partition")
+
+    def __init__(self, topic: bytes, partition: int) -> None:
+        self._topic_partition = topic + _UP_TO_POSITION.pack(_ONE, partition, 0)
+        rest = len(self._topic_partition) + POSITION.size + len(ACKNOWLEDGEMENT_SUFFIX)
+        self._size = _HEAD.size + rest
+
+    def prefix(self, correlation_id: int) -> bytes:
+        """Return its start in the response to this request."""
+        return _FRAME.pack(self._size, correlation_id, 0, _ONE) + self._topic_partition
+
+
+@dataclass(slots=True)
+class Acknowledgement(Message):
+    """A plain acknowledgement.
+
+    Attributes:
+        name: the topic's, up to v12; else empty.
+        topic_id: the topic's, from v13 on.
+        places: base offset, log append time (ms) and log start of each partition's batch.
+    """
+
+    name: str
+    topic_id: UUID
+    places: dict[int, tuple[int, int, int]]
+    throttle_time_ms: int
+
+    def whole(self) -> ProduceResponse:
+        """Return the same with all optional parts filled in."""
+        partitions = [
+            PartitionProduceResponse(index, 0, *place) for index, place in self.places.items()
+        ]
+        topic = TopicProduceResponse(self.name, self.topic_id, partitions)
+        return ProduceResponse([topic], self.throttle_time_ms)
+
+
+def decode_acknowledgement(
+    frame: bytes, version: int, correlation_id: int
+) -> Acknowledgement | None:
+    """Return the outcome of a plain acknowledgement, None for any other response.
+
+    The frame comes without its size.
+    """
+    start = _HEAD.size
+    if version >= FIRST_BY_TOPIC_ID:
+        at = start + len(_NO_ID.bytes)
+    elif ProduceResponse.is_flexible(version) and len(frame) > start:
+        at = start + frame[start]
+    else:
+        return None
+    end = len(frame) - _TAIL.size
+    if at >= end or frame[at] > _LONGEST_IN_A_BYTE:
+        return None
+    count = frame[at] - 1
+    if count < 1 or at + 1 + count * _PARTITION.size != end:
+        return None
+    tags, throttle_ms, more_tags = _TAIL.unpack_from(frame, end)
+    if _HEAD.unpack_from(frame) != (correlation_id, 0, _ONE) or tags or more_tags:
+        return None
+    places: dict[int, tuple[int, int, int]] = {}
+    for index, code, offset, stamped, log_start, nothing, tags in _PARTITION.iter_unpack(
+        memoryview(frame)[at + 1 : end]
+    ):
+        if code or offset < 0 or nothing != _NOTHING_MORE or tags:
+            return None
+        places[index] = (offset, stamped, log_start)
+    if len(places) < count:
+        return None  # one that comes twice
+    if version >= FIRST_BY_TOPIC_ID:
+        return Acknowledgement("", _topic_id(frame[start:at]), places, throttle_ms)
+    name = frame[start + 1 : at]
+    if frame[start] > _LONGEST_IN_A_BYTE or not name.isascii():
+        return None
+    return Acknowledgement(name.decode("ascii"), _NO_ID, places, throttle_ms)
+
+
+@lru_cache(maxsize=1024)
+def _topic_id(raw: bytes) -> UUID:
+    return UUID(bytes=raw)
