@@ -42,8 +42,50 @@ T = TypeVar("T")
 
 _CHECK_INTERVAL_S = 1.0
 _LEAST_STALL_TIMEOUT_S = 10.0
-_hosts: dict[asyncio.AbstractEventLoop, LoopThread] = {}
-"""The running loops, with those that run them."""
+
+
+class _Host:
+    """The loop of one thread, as its guests share it.
+
+    Attributes:
+        takes_guests: the loop goes on; not while it is closed.
+        has_ended: the loop is closed.
+    """
+
+    def __init__(self) -> None:
+        self.takes_guests = True
+        self.has_ended = threading.Event()
+        self._ident = threading.get_ident()
+        self._guests: set[Future[None]] = set()
+
+    @property
+    def is_here(self) -> bool:
+        """Whether the caller runs in this thread."""
+        return threading.get_ident() == self._ident
+
+    @property
+    def has_guests(self) -> bool:
+        """Whether the loop goes on when its thread's work has ended."""
+        return bool(self._guests)
+
+    async def run(self, main: Coroutine[Any, Any, None]) -> None:
+        """Run the work of the thread itself, then wait for the guests."""
+        try:
+            await main
+            while self._guests:
+                await asyncio.wait([asyncio.wrap_future(each) for each in self._guests])
+        finally:
+            self.takes_guests = False
+
+    def run_guest(self, main: Coroutine[Any, Any, None], loop: asyncio.AbstractEventLoop) -> None:
+        """Run the work of another thread, and wait for its end."""
+        guest = asyncio.run_coroutine_threadsafe(main, loop)
+        self._guests.add(guest)
+        guest.add_done_callback(self._guests.discard)
+        wait_for_futures((guest,))
+
+
+_hosts: dict[asyncio.AbstractEventLoop, _Host] = {}
 
 
 class LoopThread:
@@ -73,12 +115,9 @@ class LoopThread:
         self._unanswered = 0
         """Number of checks since the loop has turned; a stopped process makes none."""
         self._thread: threading.Thread | None = None
-        self._guests: set[Future[None]] = set()
+        self._host: _Host | None = None
+        """None for a guest."""
         self._has_ended = False
-        self._takes_guests = False
-        """Whether it is a host whose loop goes on; not while it is closed."""
-        self._visit: Future[None] | None = None
-        """Done when a guest has ended; None if this is a host."""
 
     def start(self) -> None:
         """Return when the loop runs."""
@@ -99,9 +138,8 @@ class LoopThread:
         """End the loop and wait for the thread, at most `timeout` seconds."""
         if self._end is not None:
             self.post(self._end.set)
-        if self._visit is not None:
-            wait_for_futures((self._visit,), timeout)
-        elif self._thread is not None and not self._guests:
+        goes_on = self._host is not None and self._host.has_guests
+        if self._thread is not None and not goes_on:
             self._thread.join(timeout)
 
     @property
@@ -112,11 +150,9 @@ class LoopThread:
     @property
     def is_alive(self) -> bool:
         """Whether it was started in this process and has not ended."""
-        if self.forked or self._thread is None:
-            return False
         # Not `Thread.is_alive()`: if an exception interrupts that, CPython before 3.13 takes the
         # thread for ended.
-        return not self._has_ended if self._visit is None else not self._visit.done()
+        return self._thread is not None and not self._has_ended and not self.forked
 
     def post(self, callback: Callable[[], object]) -> bool:
         """Run a callback in the loop, soon; False when the loop has ended."""
@@ -263,34 +299,23 @@ class LoopThread:
             if host is None:
                 self._ready.set()
                 return
-            if host._takes_guests:
-                self._visit = asyncio.run_coroutine_threadsafe(self._main(), running)
-                host._guests.add(self._visit)
-                self._visit.add_done_callback(host._guests.discard)
+            if host.takes_guests:
+                host.run_guest(self._main(), running)
                 return
-            if host._thread is not None:
-                host._thread.join()  # its loop is being closed
+            host.has_ended.wait()
         loop = _new_loop()
         use_system_clock(loop)
-        _hosts[loop] = self  # before its first turn, in which other threads may run already
-        self._takes_guests = True
+        self._host = _hosts[loop] = _Host()  # before its first turn, in which others may run
         try:
             with asyncio.Runner(loop_factory=lambda: loop) as runner:
-                runner.run(self._host())
+                runner.run(self._host.run(self._main()))
         except RuntimeError:
             # At the exit of CPython 3.12, asyncio cannot start the thread that ends its others.
             if threading.main_thread().is_alive():
                 raise
         finally:
             del _hosts[loop]
-
-    async def _host(self) -> None:
-        try:
-            await self._main()
-            while self._guests:
-                await asyncio.wait([asyncio.wrap_future(each) for each in self._guests])
-        finally:
-            self._takes_guests = False
+            self._host.has_ended.set()
 
     async def _main(self) -> None:
         self._ident = threading.get_ident()

@@ -366,8 +366,9 @@ def test_where_threads_share_one_of_the_system_producers_share_a_loop(
     first.start()
 
     class Greenlet(threading.Thread):
-        def start(self) -> None:
-            first._thread.post(self.run)  # in the thread that a loop runs in
+        def run(self) -> None:
+            asyncio._set_running_loop(first._thread._loop)  # as in the thread that it runs in
+            super().run()
 
     monkeypatch.setattr(threading, "Thread", Greenlet)
     others = [Producer(bootstrap_servers=brokers.address) for _ in range(2)]

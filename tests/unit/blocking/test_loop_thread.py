@@ -159,9 +159,20 @@ def nothing() -> None:
 
 def test_a_loop_is_shared_from_its_first_turn_on(monkeypatch: pytest.MonkeyPatch) -> None:
     first, second = LoopThread("first"), LoopThread("second")
-    monkeypatch.setattr(asyncio, "new_event_loop", lambda: LoopWithGreenlets(second._run, nothing))
+
+    def begin_second() -> None:
+        running = asyncio._get_running_loop()
+
+        def run() -> None:
+            asyncio._set_running_loop(running)
+            second._run()
+
+        second._thread = threading.Thread(target=run, daemon=True)
+        second._thread.start()
+        second._ready.wait(0.1)  # it is refused at once, or waits for the loop
+
+    monkeypatch.setattr(asyncio, "new_event_loop", lambda: LoopWithGreenlets(begin_second, nothing))
     first.start()
-    second._thread = first._thread
     assert second._ready.wait(10.0)
     assert second.call(_return(1)) == 1
     second.stop(10.0)
@@ -173,13 +184,15 @@ def test_a_thread_that_begins_while_the_shared_loop_is_closed_gets_a_loop(
 ) -> None:
     first, second = LoopThread("first"), LoopThread("second")
 
-    class Closing(threading.Thread):
-        def join(self, timeout: float | None = None) -> None:
+    class Closing(threading.Event):
+        def wait(self, timeout: float | None = None) -> bool:
             asyncio._set_running_loop(None)  # the other greenlet's part: it ends its loop
+            return True
 
     def begin_second() -> None:
         running = asyncio._get_running_loop()
-        first._thread = Closing()
+        assert first._host is not None
+        first._host.has_ended = Closing()
         second._run()
         asyncio._set_running_loop(running)
 
