@@ -8,8 +8,8 @@ Invariants
 
 from __future__ import annotations
 
+import io
 from collections.abc import Iterator
-from typing import Protocol
 
 CHUNK_BYTES = 64 * 1024
 _BOM = b"\xef\xbb\xbf"
@@ -21,15 +21,7 @@ class CutLine(bytes):
     __slots__ = ()
 
 
-class Readable(Protocol):
-    """The one method of a stream that line reading needs."""
-
-    def read1(self, size: int = -1, /) -> bytes:
-        """Return at most `size` bytes; wait only while there are none; empty at the end."""
-        ...
-
-
-def read_lines(stream: Readable, max_line_bytes: int) -> Iterator[list[bytes]]:
+def read_lines(stream: io.BufferedIOBase, max_line_bytes: int) -> Iterator[list[bytes]]:
     """Yield the lines of a stream, without their line feed, one non-empty list per chunk read."""
     rest: list[bytes] = []  # the pieces of a line that goes on: added up, they take quadratic time
     size = 0

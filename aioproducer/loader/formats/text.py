@@ -13,7 +13,6 @@ import codecs
 import csv
 import io
 import json
-from codecs import BOM_UTF16_BE, BOM_UTF16_LE
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
@@ -23,8 +22,9 @@ from typing import Any
 from aioproducer.errors import ConfigError
 from aioproducer.loader.errors import SourceError
 from aioproducer.loader.formats.chunks import Chunk, too_few_rows
-from aioproducer.loader.formats.lines import CutLine, Readable, read_lines
+from aioproducer.loader.formats.lines import CutLine, read_lines
 from aioproducer.loader.rows import LINE_COLUMNS, BadRow, Dialect, Fields
+from aioproducer.loader.streams import not_text
 from aioproducer.loader.values import json_float
 
 MAX_ROW_BYTES = 1024 * 1024
@@ -316,12 +316,12 @@ def _reason(error: csv.Error) -> str:
     return text
 
 
-def _utf8_lines(stream: Readable, max_line_bytes: int) -> Iterator[list[bytes]]:
-    """Yield lines as `read_lines` does; text that says that it is UTF-16 has other line feeds."""
+def _utf8_lines(stream: io.BufferedIOBase, max_line_bytes: int) -> Iterator[list[bytes]]:
+    """Yield lines as `read_lines` does; refuse a file whose first line is not of such a text."""
     is_first = True
     for lines in read_lines(stream, max_line_bytes):
-        if is_first and lines[0].startswith((BOM_UTF16_LE, BOM_UTF16_BE)):
-            raise SourceError("it is UTF-16, not UTF-8", advice="convert it: iconv -f UTF-16")
+        if is_first and (error := not_text(lines[0])) is not None:
+            raise error
         is_first = False
         yield lines
 

@@ -102,7 +102,7 @@ class FakeProducer:
         return [sent.value for sent in self.sent]
 
 
-class Chunks(io.RawIOBase):
+class Chunks(io.BufferedIOBase):
     """A stream that gives exactly these chunks, one per read."""
 
     def __init__(self, chunks: Sequence[bytes]) -> None:
@@ -115,7 +115,7 @@ class Chunks(io.RawIOBase):
 def read_format(format_: Format, content: bytes | Sequence[bytes], skip: int = 0) -> list[Chunk]:
     chunks = [content] if isinstance(content, bytes) else content
     with ExitStack() as stack:
-        return list(format_.read(Chunks(chunks), skip, stack))  # type: ignore[arg-type]
+        return list(format_.read(Chunks(chunks), skip, stack))
 
 
 def rows_of(source: Source, after: Any = None) -> list[tuple[Any, Any]]:

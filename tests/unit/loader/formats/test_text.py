@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import csv
+import gzip
 import io
 import re
 
@@ -164,6 +165,12 @@ def test_csv_may_be_called_utf8_with_a_byte_order_mark(encoding: str) -> None:
 def test_utf16_is_refused_as_such(format_: Format, encoding: str) -> None:
     with pytest.raises(SourceError, match="it is UTF-16, not UTF-8"):
         read_format(format_, "\ufeffa\n1\n".encode(encoding))
+
+
+@pytest.mark.parametrize("format_", [CsvFormat(), LinesFormat(), NdjsonFormat()])
+def test_what_was_packed_twice_is_refused_as_packed(format_: Format) -> None:
+    with pytest.raises(SourceError, match="it is packed with gzip"):
+        read_format(format_, gzip.compress(b"a\n1\n"))
 
 
 @pytest.mark.parametrize("encoding", ["utf-16-le", "utf-16-be"])
