@@ -206,9 +206,9 @@ def _encoded(
     if options.topic is None and "topic" in batch.schema.names:
         topics = batch.column("topic").to_pylist()
     encoder = _encoder(part, options, column.type)
-    tolerant = options.keeps_refused
     try:
-        contents, refused = encoder.encode(_readable(column), topics, place, tolerant=tolerant)
+        work = encoder.encode(_readable(column), topics, place, tolerant=options.keeps_refused)
+        contents, refused = encoder.thread.call(work)
     finally:
         ENCODERS.put(encoder.kind, encoder)
     made = pa.array(contents, pa.binary())
@@ -292,13 +292,13 @@ class _Encoder:
         self.kind: Hashable = kind
         self._part = part
         self._columns = columns
-        self._thread = LoopThread("aioproducer encoder")
-        self._thread.start()
+        self.thread: LoopThread = LoopThread("aioproducer encoder")
+        self.thread.start()
         self._registry: SchemaRegistry | None = None
         try:
-            self._serializer: Serializer = self._thread.call(self._made(registry))
+            self._serializer: Serializer = self.thread.call(self._made(registry))
         except BaseException:
-            self._thread.stop()
+            self.thread.stop()
             raise
 
     async def _made(self, registry: Mapping[str, Any]) -> Serializer:
@@ -349,27 +349,18 @@ class _Encoder:
             auto_register=auto_register and part.schema is not None,
         )
 
-    def encode(
+    async def encode(
         self,
         rows: Sequence[Any],
         topics: Sequence[str | None],
         place: tuple[int, int],
         *,
-        tolerant: bool = False,
+        tolerant: bool,
     ) -> tuple[list[bytes | None], dict[int, KafkaError]]:
         """Return the contents, and the errors of rows that do not fit; raise unless `tolerant`.
 
-        `place` is the Spark partition and the number of the first row, for errors.
+        Call it in `thread`. `place` is the Spark partition and the number of the first row.
         """
-        return self._thread.call(self._encode(rows, topics, place, tolerant))
-
-    async def _encode(
-        self,
-        rows: Sequence[Any],
-        topics: Sequence[str | None],
-        place: tuple[int, int],
-        tolerant: bool,
-    ) -> tuple[list[bytes | None], dict[int, KafkaError]]:
         from aioproducer.serializers import SerializationContext
         from aioproducer.serializers.protocol import serialization_error
 
@@ -403,8 +394,8 @@ class _Encoder:
         """Close the connections and end the thread."""
         if self._registry is not None:
             with suppress(KafkaError):  # the thread has ended
-                self._thread.call(self._registry.close())
-        self._thread.stop()
+                self.thread.call(self._registry.close())
+        self.thread.stop()
 
 
 class EncoderPool(Pool[_Encoder]):

@@ -65,16 +65,9 @@ class CommitReport:
 class TwoPhaseCommit:
     """The driver of one query or job; its state is kept by the brokers."""
 
-    def __init__(
-        self,
-        ledger: Ledger,
-        *,
-        accept_lost: int | None = None,
-        clock: Callable[[], float] = time.perf_counter,
-    ) -> None:
+    def __init__(self, ledger: Ledger, *, accept_lost: int | None = None) -> None:
         self._ledger = ledger
         self._accept_lost = accept_lost
-        self._clock = clock
         self._recommitted = 0
         self._aborted = 0
 
@@ -123,7 +116,7 @@ class TwoPhaseCommit:
         given = (each.part for each in known if each.part is not None)
         parts = tuple(sorted(given, key=lambda part: part.partition))
         decision = Decision(epoch, first.owner, parts)
-        times = [self._clock()]
+        times = [time.perf_counter()]
         gone, found, *_ = await together(
             self._ledger.not_prepared(parts),
             self._ledger.open_attempts(beside=parts),
@@ -131,16 +124,16 @@ class TwoPhaseCommit:
         )
         if gone:
             await self._check_decided(first.driver, decision, gone)
-        times.append(self._clock())
+        times.append(time.perf_counter())
         is_first = not gone and await self._decide(first, decision)
-        times.append(self._clock())
+        times.append(time.perf_counter())
         await self._finish(decision)
         if not is_first:
             self._recommitted += len(parts)
         else:
             # No driver had taken over before the decision, so what was open then has no driver now.
             await self._abort_orphans(found, decision)
-        times.append(self._clock())
+        times.append(time.perf_counter())
         steps = zip(("check", "decide", "end"), times, times[1:], strict=False)
         seconds = {step: after - before for step, before, after in steps}
         rows = sum(part.rows for part in parts)

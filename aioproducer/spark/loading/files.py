@@ -75,10 +75,6 @@ class Step:
         """The columns that folders name."""
         return _layout(self.root, self.files[0].path)[1]
 
-    def digest(self) -> str:
-        """Return a digest of these files as they are now."""
-        return digest([self])
-
 
 def digest(steps: Iterable[Step]) -> str:
     """Return a digest of files as they are now."""

@@ -26,7 +26,7 @@ from aioproducer.loader.progress import Progress
 from aioproducer.loader.rows import Position
 from aioproducer.loader.topic import wait_for_topic
 from aioproducer.spark.loading.errors import error_of
-from aioproducer.spark.loading.files import Step, format_of, has_file, list_steps
+from aioproducer.spark.loading.files import Step, digest, format_of, has_file, list_steps
 from aioproducer.spark.loading.frames import SETTINGS, Input, rows_of
 from aioproducer.spark.loading.options import SparkLoadOptions
 from aioproducer.spark.loading.record import KnownFiles, SparkLoadState, Written, written
@@ -182,7 +182,7 @@ class SparkLoad:
         """Write a step unless an earlier run has; return how many records and bytes are new."""
         if self._options.load_id is None:
             return self._write(records, {})
-        job = f"{self._options.load_id}/{step.digest()}"
+        job = f"{self._options.load_id}/{digest([step])}"
         before = asyncio.run(written(self._config(), job, self._options.topic))
         new = (0, 0)
         if before is not Written.YES:
