@@ -193,9 +193,8 @@ class SchemaRegistry:
             IncompatibleSchemaError: readers of an earlier version would break; `details` says why.
             SchemaRegistryError: the registry refuses, or cannot be asked.
         """
-
         answer = await self._register(subject, schema, normalize)
-        return _number(answer, "id", f"registering a schema for subject {subject}")
+        return int(answer["id"])
 
     async def ensure(
         self, subject: str, schema: Schema, *, normalize: bool = False
@@ -209,13 +208,12 @@ class SchemaRegistry:
 
         async def ask() -> RegisteredSchema:
             answer = await self._register(subject, schema, normalize)
-            what = f"registering a schema for subject {subject}"
-            schema_id = _number(answer, "id", what)
             if "schema" in answer and "version" in answer:
+                what = f"registering a schema for subject {subject}"
                 return _registered(answer, subject, schema, what)
             # Registries before Confluent's 8.0 answer with nothing but the id.
             found = await self._look_up_registered(subject, schema, normalize)
-            return replace(found, id=schema_id)
+            return replace(found, id=answer["id"])
 
         return await self._once(("ensure", subject, schema, normalize), ask)
 
@@ -370,8 +368,10 @@ class SchemaRegistry:
 
     # -- private ---------------------------------------------------------------------------------
 
-    async def _register(self, subject: str, schema: Schema, normalize: bool) -> Any:
-        async def ask() -> Any:
+    async def _register(self, subject: str, schema: Schema, normalize: bool) -> dict[str, Any]:
+        """Return the registry's answer, which has an `id`."""
+
+        async def ask() -> dict[str, Any]:
             path = f"/subjects/{_quoted(subject)}/versions{_normalized(normalize)}"
             what = f"registering a schema for subject {subject}"
             try:
@@ -380,7 +380,7 @@ class SchemaRegistry:
                 await self._explain(error, subject, schema)
                 raise
             _number(answer, "id", what)
-            return answer
+            return dict(answer)
 
         return await self._once(("register", subject, schema, normalize), ask)
 

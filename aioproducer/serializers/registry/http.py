@@ -69,29 +69,21 @@ _MEDIA_TYPE: Final = "application/vnd.schemaregistry.v1+json"
 
 @dataclass(frozen=True, slots=True)
 class RegistrySettings(Unpicklable):
-    """Addresses, credentials and bounds of a registry's requests; times in seconds.
+    """What a `SchemaRegistry` was given, checked; times in seconds.
 
     Attributes:
-        urls: where it listens; the next one is tried when one does not answer.
-        basic_auth: user and password.
-        bearer_token: a token, or a function that gives one per request.
-        ssl_context: for `https:`; the system's authorities when None.
-        headers: sent with every request.
-        request_timeout: bounds one try.
-        retries: tries after the first one; each address is tried once at least.
-        backoff: the pause between tries.
         logins: user and password of the addresses that have others than `basic_auth`.
     """
 
     urls: tuple[str, ...]
-    basic_auth: Login | None = field(default=None, repr=False)
-    bearer_token: str | TokenFunction | None = field(default=None, repr=False)
-    ssl_context: ssl.SSLContext | None = None
-    headers: dict[str, str] = field(default_factory=dict, repr=False)
-    request_timeout: float = 10.0
-    retries: int = 3
-    backoff: ExponentialBackoff = field(default_factory=lambda: ExponentialBackoff(0.1, 2.0))
-    logins: dict[str, Login] = field(default_factory=dict, repr=False)
+    basic_auth: Login | None = field(repr=False)
+    bearer_token: str | TokenFunction | None = field(repr=False)
+    ssl_context: ssl.SSLContext | None
+    headers: dict[str, str] = field(repr=False)
+    request_timeout: float
+    retries: int
+    backoff: ExponentialBackoff
+    logins: dict[str, Login] = field(repr=False)
 
 
 @hides_arguments
@@ -151,6 +143,8 @@ class RegistryConnection:
         self._httpx = httpx
         self._settings = settings
         self._transport = transport
+        self.owns_connections: bool = transport is None
+        """Whether a new client has its own connections; those of a given transport stay."""
         self._rng = rng
         self._first = 0
         self._warn_of_exposure()
@@ -174,11 +168,6 @@ class RegistryConnection:
         client, self._client = self._client, None
         if client is not None:
             await client.aclose()
-
-    @property
-    def owns_connections(self) -> bool:
-        """Whether a new client has its own connections; those of a given transport stay."""
-        return self._transport is None
 
     def drop_client(self) -> None:
         """Drop the connections of a loop that has ended, without closing them properly."""

@@ -364,6 +364,7 @@ def test_credentials_are_copied_within_a_process(holder: object) -> None:
 
 
 def inner_holders() -> list[object]:
+    from aioproducer._util.backoff import ExponentialBackoff
     from aioproducer.config.jaas import parse_jaas
     from aioproducer.config.proxy_url import parse_proxy_url
     from aioproducer.net.security.assertions import AssertionSettings
@@ -372,6 +373,7 @@ def inner_holders() -> list[object]:
     from aioproducer.net.security.tls import TlsSettings
     from aioproducer.serializers.registry.http import RegistrySettings
 
+    pause = ExponentialBackoff(0.1, 2.0)
     return [
         parse_jaas(f"{JAAS};", "PLAIN"),
         parse_proxy_url(f"http://me:{SECRET}@proxy:80"),
@@ -379,7 +381,9 @@ def inner_holders() -> list[object]:
         EndpointSettings("https://issuer", "me", SECRET),
         PemStore((), SECRET, SECRET),
         TlsSettings(key_password=SECRET, keystore_key=SECRET),
-        RegistrySettings(("http://r",), ("me", SECRET), headers={"X-Key": SECRET}),
+        RegistrySettings(
+            ("http://r",), ("me", SECRET), SECRET, None, {"X": SECRET}, 1, 3, pause, {}
+        ),
     ]
 
 
