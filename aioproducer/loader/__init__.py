@@ -19,7 +19,7 @@ from aioproducer.loader.errors import (
     StateError,
 )
 from aioproducer.loader.formats.avro import AvroFormat
-from aioproducer.loader.formats.chunks import Format
+from aioproducer.loader.formats.format import Format
 from aioproducer.loader.formats.orc import OrcFormat
 from aioproducer.loader.formats.parquet import ParquetFormat
 from aioproducer.loader.formats.text import CsvFormat, LinesFormat, NdjsonFormat

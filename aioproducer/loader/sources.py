@@ -11,6 +11,7 @@ import zipfile
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from functools import partial
 from itertools import islice
 from pathlib import Path, PurePosixPath
@@ -22,7 +23,7 @@ from aioproducer.errors import ConfigError
 from aioproducer.loader.errors import SourceError
 from aioproducer.loader.formats.arrow_process import ArrowFormat, ArrowProcess
 from aioproducer.loader.formats.avro import AvroFormat
-from aioproducer.loader.formats.chunks import Chunk, Format
+from aioproducer.loader.formats.format import Format
 from aioproducer.loader.formats.orc import OrcFormat
 from aioproducer.loader.formats.parquet import ParquetFormat
 from aioproducer.loader.formats.text import CsvFormat, LinesFormat, NdjsonFormat
@@ -175,12 +176,13 @@ class FileSource:
                 continue
             skip = 0 if after is None else after.row
             after = None
-            read: Callable[[io.BufferedIOBase, int, ExitStack], Iterator[Chunk]] = format_.read
+            read: Callable[[io.BufferedIOBase, int, ExitStack], Iterator[RowBatch]] = format_.read
             if isinstance(format_, ArrowFormat):
                 read = partial(process.read, format_.name)
             with ExitStack() as stack:
-                for chunk in read(member.open(stack), skip, stack):
-                    yield chunk.batch(member.file, member.name, before + member.consumed())
+                for batch in read(member.open(stack), skip, stack):
+                    progress = before + member.consumed()
+                    yield replace(batch, file=member.file, member=member.name, progress=progress)
         if not found_any:
             wanted = "" if self._member is None else f" that fits {self._member!r}"
             raise SourceError(f"the archive has no file{wanted}")

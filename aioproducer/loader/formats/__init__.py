@@ -1,1 +1,1 @@
-"""Formats of input: text (CSV, NDJSON, lines), Avro, ORC and Parquet; see `chunks.Format`."""
+"""Formats of input: text (CSV, NDJSON, lines), Avro, ORC and Parquet; see `format.Format`."""

@@ -23,7 +23,8 @@ from typing import IO, TYPE_CHECKING, Any, ClassVar
 
 from aioproducer.loader.errors import SourceError
 from aioproducer.loader.formats.arrow_rows import check_names, rows_of
-from aioproducer.loader.formats.chunks import Chunk, imported
+from aioproducer.loader.formats.format import imported
+from aioproducer.loader.rows import RowBatch
 from aioproducer.loader.streams import InputFile, on_disk
 
 if TYPE_CHECKING:
@@ -51,7 +52,7 @@ class ArrowProcess:
 
     def read(
         self, name: str, stream: io.BufferedIOBase, skip: int, stack: ExitStack
-    ) -> Iterator[Chunk]:
+    ) -> Iterator[RowBatch]:
         """Yield the rows after the first `skip`; the process ends if not all of them are taken."""
         pyarrow = imported("pyarrow", name, "arrow")
         file = on_disk(stream, stack)
@@ -61,7 +62,7 @@ class ArrowProcess:
             try:
                 for part in self._parts(name, file, skip):
                     check_names(part.schema.names)
-                    yield Chunk(row, rows_of(part), tuple(part.schema.names))
+                    yield RowBatch("", None, row, rows_of(part), tuple(part.schema.names))
                     row += part.num_rows
             except (pyarrow.ArrowException, ValueError, OverflowError) as error:
                 raise SourceError(f"not readable as {name}: {error}") from error
@@ -91,7 +92,7 @@ class ArrowFormat:
     __slots__ = ()
     name: ClassVar[str]
 
-    def read(self, stream: io.BufferedIOBase, skip: int, stack: ExitStack) -> Iterator[Chunk]:
+    def read(self, stream: io.BufferedIOBase, skip: int, stack: ExitStack) -> Iterator[RowBatch]:
         """See `Format`."""
         process = stack.enter_context(ArrowProcess())
         return process.read(self.name, stream, skip, stack)

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from aioproducer._util.printable import printable
 from aioproducer.loader.errors import SourceError
-from aioproducer.loader.formats.chunks import too_few_rows
+from aioproducer.loader.formats.format import too_few_rows
 from aioproducer.loader.rows import BadRow, Fields
 from aioproducer.loader.values import to_json
 

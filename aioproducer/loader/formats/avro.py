@@ -20,8 +20,8 @@ from uuid import UUID
 
 from aioproducer.loader.errors import SourceError
 from aioproducer.loader.formats.avro_container import Container
-from aioproducer.loader.formats.chunks import Chunk, imported, too_few_rows
-from aioproducer.loader.rows import BadRow
+from aioproducer.loader.formats.format import imported, too_few_rows
+from aioproducer.loader.rows import BadRow, RowBatch
 from aioproducer.loader.values import to_json
 from aioproducer.serializers.registry.avro_bounds import Bounds, bounds_of
 from aioproducer.serializers.registry.avro_schema import AvroSchemaError, resolve, without_defaults
@@ -41,10 +41,10 @@ _MAX_EMPTY_ROWS: Final = 1000
 class AvroFormat:
     """Apache Avro container files with a schema of a record, in any codec fastavro reads."""
 
-    def read(self, stream: io.BufferedIOBase, skip: int, stack: ExitStack) -> Iterator[Chunk]:
+    def read(self, stream: io.BufferedIOBase, skip: int, stack: ExitStack) -> Iterator[RowBatch]:
         """See `Format`."""
         for first_row, fields in avro_rows(stream, skip):
-            yield Chunk(first_row, fields, None)
+            yield RowBatch("", None, first_row, fields, None)
 
 
 def avro_rows(stream: io.BufferedIOBase, skip: int = 0) -> Iterator[tuple[int, list[Any]]]:

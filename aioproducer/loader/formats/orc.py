@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 from aioproducer.loader.errors import SourceError
 from aioproducer.loader.formats.arrow_process import ArrowFormat
 from aioproducer.loader.formats.arrow_rows import parts_after, rows_at_once
-from aioproducer.loader.formats.chunks import imported
+from aioproducer.loader.formats.format import imported
 
 _ROWS_ALWAYS_READ = 1_000_000
 _MAX_ROWS_PER_BYTE = 1000

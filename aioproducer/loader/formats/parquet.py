@@ -16,7 +16,7 @@ from typing import Any, ClassVar
 from aioproducer.loader.errors import SourceError
 from aioproducer.loader.formats.arrow_process import ArrowFormat
 from aioproducer.loader.formats.arrow_rows import parts_after, rows_at_once
-from aioproducer.loader.formats.chunks import imported, too_few_rows
+from aioproducer.loader.formats.format import imported, too_few_rows
 from aioproducer.loader.formats.parquet_pages import check_pages
 
 _MAX_LIST_VALUES = 100_000_000

@@ -3,7 +3,7 @@
 Invariants
 - A row that cannot be read never stops the rows after it and never disappears: it is a `BadRow`
   with its text.
-- Rows come in chunks as they arrive; no chunk waits for input once it holds a complete row.
+- Rows come in batches as they arrive; no batch waits for input once it holds a complete row.
 - `skip` counts rows, good and bad; an input with fewer rows is not the one it was.
 """
 
@@ -21,9 +21,9 @@ from typing import Any
 
 from aioproducer.errors import ConfigError
 from aioproducer.loader.errors import SourceError
-from aioproducer.loader.formats.chunks import Chunk, too_few_rows
+from aioproducer.loader.formats.format import too_few_rows
 from aioproducer.loader.formats.lines import CutLine, read_lines
-from aioproducer.loader.rows import LINE_COLUMNS, BadRow, Dialect, Fields
+from aioproducer.loader.rows import LINE_COLUMNS, BadRow, Dialect, Fields, RowBatch
 from aioproducer.loader.streams import not_text
 from aioproducer.loader.values import json_float
 
@@ -47,17 +47,17 @@ class LinesFormat:
     max_row_bytes: int = MAX_ROW_BYTES
     null: str | None = None
 
-    def read(self, stream: io.BufferedIOBase, skip: int, stack: ExitStack) -> Iterator[Chunk]:
+    def read(self, stream: io.BufferedIOBase, skip: int, stack: ExitStack) -> Iterator[RowBatch]:
         """See `Format`."""
         return _after(skip, _parsed(stream, self))
 
-    def parse(self, raw: Sequence[bytes], first_row: int = 1) -> Chunk:
+    def parse(self, raw: Sequence[bytes], first_row: int = 1) -> RowBatch:
         """Return consecutive lines as rows."""
         separator = self.key_separator.encode() if self.key_separator else None
         columns = LINE_COLUMNS if separator is None else KEY_VALUE_COLUMNS
         lines = [line if type(line) is CutLine else line.removesuffix(b"\r") for line in raw]
         fields = [self._fields(line, separator) for line in lines]
-        return Chunk(first_row, fields, columns, lines)
+        return RowBatch("", None, first_row, fields, columns, lines)
 
     def _fields(self, line: bytes, separator: bytes | None) -> Fields | BadRow:
         if type(line) is CutLine:
@@ -79,16 +79,16 @@ class NdjsonFormat:
 
     max_row_bytes: int = MAX_ROW_BYTES
 
-    def read(self, stream: io.BufferedIOBase, skip: int, stack: ExitStack) -> Iterator[Chunk]:
+    def read(self, stream: io.BufferedIOBase, skip: int, stack: ExitStack) -> Iterator[RowBatch]:
         """See `Format`."""
         return _after(skip, _parsed(stream, self))
 
-    def parse(self, raw: Sequence[bytes], first_row: int = 1) -> Chunk:
+    def parse(self, raw: Sequence[bytes], first_row: int = 1) -> RowBatch:
         """Return consecutive lines as rows; there may be none."""
         lines = [line if type(line) is CutLine else line.strip() for line in raw]
         lines = [line for line in lines if line]
         fields = [self._parse(line) for line in lines]
-        return Chunk(first_row, fields, None, lines, lines_are_json=True)
+        return RowBatch("", None, first_row, fields, None, lines, lines_are_json=True)
 
     def _parse(self, line: bytes) -> Fields | BadRow:
         if type(line) is CutLine:
@@ -105,13 +105,13 @@ class NdjsonFormat:
         return fields
 
 
-def _parsed(stream: io.BufferedIOBase, format_: LinesFormat | NdjsonFormat) -> Iterator[Chunk]:
+def _parsed(stream: io.BufferedIOBase, format_: LinesFormat | NdjsonFormat) -> Iterator[RowBatch]:
     first_row = 1
     for raw in _utf8_lines(stream, format_.max_row_bytes):
-        chunk = format_.parse(raw, first_row)
-        if chunk.fields:
-            yield chunk
-            first_row += len(chunk.fields)
+        batch = format_.parse(raw, first_row)
+        if batch.fields:
+            yield batch
+            first_row += len(batch.fields)
 
 
 def _refuse_constant(name: str) -> Any:
@@ -176,15 +176,15 @@ class CsvFormat:
         """The rules by which fields become the text of a row."""
         return Dialect(self.delimiter, self.quote, self.null)
 
-    def read(self, stream: io.BufferedIOBase, skip: int, stack: ExitStack) -> Iterator[Chunk]:
+    def read(self, stream: io.BufferedIOBase, skip: int, stack: ExitStack) -> Iterator[RowBatch]:
         """See `Format`."""
         is_utf8 = codecs.lookup(self.encoding).name == "utf-8"
         lines_of = _utf8_lines if is_utf8 else read_lines
         return _after(skip, self.parse(lines_of(stream, self.max_row_bytes)))
 
-    def parse(self, lines: Iterator[list[bytes]]) -> Iterator[Chunk]:
+    def parse(self, lines: Iterator[list[bytes]]) -> Iterator[RowBatch]:
         """Yield the rows of a file's lines; those of a list before the next one is asked for."""
-        return _CsvReader(self, lines).chunks()
+        return _CsvReader(self, lines).batches()
 
 
 class _RowTooLongError(Exception):
@@ -217,7 +217,7 @@ class _CsvReader:
             strict=True,
         )
 
-    def chunks(self) -> Iterator[Chunk]:
+    def batches(self) -> Iterator[RowBatch]:
         columns = self._options.columns or self._header()
         dialect = self._options.dialect
         first_row = 1
@@ -226,11 +226,11 @@ class _CsvReader:
             if row:
                 fields.append(row)
             if fields and not self._ready:
-                yield Chunk(first_row, fields, columns, dialect=dialect)
+                yield RowBatch("", None, first_row, fields, columns, dialect=dialect)
                 first_row += len(fields)
                 fields = []
         if fields:
-            yield Chunk(first_row, fields, columns, dialect=dialect)
+            yield RowBatch("", None, first_row, fields, columns, dialect=dialect)
 
     def _feed(self) -> Iterator[str]:
         """Yield the lines from where another one ended."""
@@ -346,19 +346,19 @@ def _too_long(line: bytes, limit: int) -> BadRow:
     return BadRow(f"longer than {limit:,} bytes (text cut)", bytes(line))
 
 
-def _after(skip: int, chunks: Iterator[Chunk]) -> Iterator[Chunk]:
+def _after(skip: int, batches: Iterator[RowBatch]) -> Iterator[RowBatch]:
     seen = 0
-    for chunk in chunks:
-        seen = chunk.first_row + len(chunk.fields) - 1
-        cut = max(0, skip - chunk.first_row + 1)
+    for batch in batches:
+        seen = batch.first_row + len(batch.fields) - 1
+        cut = max(0, skip - batch.first_row + 1)
         if cut == 0:
-            yield chunk
+            yield batch
         elif seen > skip:
             yield replace(
-                chunk,
+                batch,
                 first_row=skip + 1,
-                fields=chunk.fields[cut:],
-                lines=None if chunk.lines is None else chunk.lines[cut:],
+                fields=batch.fields[cut:],
+                lines=None if batch.lines is None else batch.lines[cut:],
             )
     if seen < skip:
         raise too_few_rows(seen, skip)

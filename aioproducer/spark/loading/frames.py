@@ -16,7 +16,7 @@ from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Final
 
 from aioproducer.loader.errors import SourceError
-from aioproducer.loader.formats.chunks import Format
+from aioproducer.loader.formats.format import Format
 from aioproducer.loader.formats.text import CsvFormat, LinesFormat, NdjsonFormat
 from aioproducer.spark.loading.files import Step, unescaped
 

@@ -10,7 +10,7 @@ from aioproducer.loader.options import LoadOptions
 from aioproducer.spark.loading.files import STEP_BYTES
 
 if TYPE_CHECKING:
-    from aioproducer.loader.formats.chunks import Format
+    from aioproducer.loader.formats.format import Format
 
 
 @dataclass(frozen=True, slots=True)

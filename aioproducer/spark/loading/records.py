@@ -23,7 +23,6 @@ import pyarrow as pa
 from aioproducer.loader.errors import RejectedRowError, SourceError
 from aioproducer.loader.formats.arrow_rows import fields_of, rows_of
 from aioproducer.loader.formats.avro import avro_rows
-from aioproducer.loader.formats.chunks import Chunk
 from aioproducer.loader.formats.lines import cut_lines
 from aioproducer.loader.formats.text import CsvFormat, LinesFormat, NdjsonFormat
 from aioproducer.loader.mapping import MappedRecord, RecordMapping, RowMapper
@@ -108,7 +107,7 @@ class RowsToRecords:
                 yield named.slice(start, ROWS_AT_ONCE)
 
     def _rows(self, slices: Iterator[pa.RecordBatch]) -> Iterator[tuple[Sequence[str], RowBatch]]:
-        """Yield the rows of the files, with the file of each row."""
+        """Yield the rows of the files, which do not name them, with the file of each row."""
         if isinstance(self.files.format, CsvFormat):
             return self._csv(self.files.format, slices)
         read = self._table
@@ -120,15 +119,15 @@ class RowsToRecords:
 
     def _table(self, batch: pa.RecordBatch) -> Iterator[tuple[Sequence[str], RowBatch]]:
         files, batch = _without(batch, FILE)
-        yield files, _batch_of(Chunk(1, rows_of(batch), tuple(batch.schema.names)))
+        yield files, RowBatch("", None, 1, rows_of(batch), tuple(batch.schema.names))
 
     def _csv(
         self, known: CsvFormat, slices: Iterator[pa.RecordBatch]
     ) -> Iterator[tuple[Sequence[str], RowBatch]]:
         for file, parts in groupby(_lines_by_file(slices), key=itemgetter(0)):
             try:
-                for chunk in _csv_chunks(known, parts):
-                    yield [file] * len(chunk.fields), _batch_of(chunk)
+                for rows in _csv_rows(known, parts):
+                    yield [file] * len(rows.fields), rows
             except SourceError as error:
                 raise _cannot_read(file, error) from error
 
@@ -146,10 +145,10 @@ class RowsToRecords:
             filled = [place for place, text in enumerate(texts) if text.strip()]
             files, texts = [files[place] for place in filled], [texts[place] for place in filled]
             folders = folders.take(filled)
-        chunk = known.parse(cut_lines(texts, known.max_row_bytes))
+        rows = known.parse(cut_lines(texts, known.max_row_bytes))
         if folders.num_columns:
-            chunk = _in_folders(chunk, folders.schema.names, fields_of(folders))
-        yield files, _batch_of(chunk)
+            rows = _in_folders(rows, folders.schema.names, fields_of(folders))
+        yield files, rows
 
     def _avro(self, batch: pa.RecordBatch) -> Iterator[tuple[Sequence[str], RowBatch]]:
         files, folders = _without(batch, FILE)
@@ -161,7 +160,7 @@ class RowsToRecords:
                         rows = [
                             row if isinstance(row, BadRow) else {**row, **named} for row in fields
                         ]
-                        yield [file] * len(rows), _batch_of(Chunk(1, rows, None))
+                        yield [file] * len(rows), RowBatch("", None, 1, rows, None)
             except SourceError as error:
                 raise _cannot_read(file, error) from error
 
@@ -217,10 +216,6 @@ def _rejected(file: str, row: BadRow) -> RejectedRowError:
     return RejectedRowError(text, advice="name a dead-letter file to go on past such rows")
 
 
-def _batch_of(chunk: Chunk) -> RowBatch:
-    return chunk.batch("", None)  # the file of each row is kept beside it
-
-
 _Part: TypeAlias = tuple[str, list[bytes], pa.RecordBatch]
 """A file, lines of it that follow each other, and the columns that its folders name."""
 
@@ -234,35 +229,35 @@ def _lines_by_file(slices: Iterator[pa.RecordBatch]) -> Iterator[_Part]:
             yield file, lines[start : start + 1 + len(others)], folders.slice(start, 1)
 
 
-def _csv_chunks(known: CsvFormat, parts: Iterator[_Part]) -> Iterator[Chunk]:
+def _csv_rows(known: CsvFormat, parts: Iterator[_Part]) -> Iterator[RowBatch]:
     """Return the rows of a file."""
     _, first, folders = next(parts)
     if (found := not_text(first[0])) is not None:
         raise found
     first[0] = first[0].removeprefix(BOM_UTF8)
     lines = chain([first], (part[1] for part in parts))
-    chunks = known.parse(cut_lines(each, known.max_row_bytes) for each in lines)
+    batches = known.parse(cut_lines(each, known.max_row_bytes) for each in lines)
     names, (values,) = folders.schema.names, fields_of(folders)
-    return (_in_folders(each, names, repeat(values)) for each in chunks) if names else chunks
+    return (_in_folders(each, names, repeat(values)) for each in batches) if names else batches
 
 
 def _cannot_read(file: str, reason: SourceError) -> SourceError:
     return SourceError(f"cannot read {file}: {reason.message}", advice=reason.advice)
 
 
-def _in_folders(chunk: Chunk, names: Sequence[str], known: Iterable[tuple[Any, ...]]) -> Chunk:
+def _in_folders(rows: RowBatch, names: Sequence[str], known: Iterable[tuple[Any, ...]]) -> RowBatch:
     """Return the rows of lines, with the columns that folders name; `known` has those of each."""
     fields: list[Fields | BadRow] = []
-    for row, values in zip(chunk.fields, known, strict=False):
+    for row, values in zip(rows.fields, known, strict=False):
         if isinstance(row, BadRow):
             fields.append(row)
         elif isinstance(row, Mapping):
             fields.append({**row, **dict(zip(names, values, strict=True))})
         else:
             fields.append((*row, *values))
-    if chunk.columns is None:
-        return replace(chunk, fields=fields, lines=None, lines_are_json=False)
-    return replace(chunk, fields=fields, columns=(*chunk.columns, *names))
+    if rows.columns is None:
+        return replace(rows, fields=fields, lines=None, lines_are_json=False)
+    return replace(rows, fields=fields, columns=(*rows.columns, *names))
 
 
 def _without(batch: pa.RecordBatch, name: str) -> tuple[list[Any], pa.RecordBatch]:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Generator, Sequence
 from contextlib import ExitStack
 from typing import Any, NamedTuple
 
-from aioproducer.loader.formats.chunks import Chunk, Format
+from aioproducer.loader.formats.format import Format
 from aioproducer.loader.rows import RowBatch, Source
 
 
@@ -112,7 +112,7 @@ class Chunks(io.BufferedIOBase):
         return self._chunks.pop(0) if self._chunks else b""
 
 
-def read_format(format_: Format, content: bytes | Sequence[bytes], skip: int = 0) -> list[Chunk]:
+def read_format(format_: Format, content: bytes | Sequence[bytes], skip: int = 0) -> list[RowBatch]:
     chunks = [content] if isinstance(content, bytes) else content
     with ExitStack() as stack:
         return list(format_.read(Chunks(chunks), skip, stack))

@@ -24,9 +24,9 @@ from support.windows import output_without_posix
 from aioproducer.loader import BadRow, FileSource
 from aioproducer.loader.errors import SourceError
 from aioproducer.loader.formats.arrow_process import ArrowProcess
-from aioproducer.loader.formats.chunks import Chunk
 from aioproducer.loader.formats.orc import OrcFormat
 from aioproducer.loader.formats.parquet import ParquetFormat
+from aioproducer.loader.rows import RowBatch
 
 on_linux = pytest.mark.skipif(sys.platform != "linux", reason="lists processes in /proc")
 
@@ -50,7 +50,7 @@ def file_of(path: Path, rows: int) -> Path:
     return path
 
 
-def chunks(process: ArrowProcess, path: Path, skip: int = 0) -> Iterator[Chunk]:
+def chunks(process: ArrowProcess, path: Path, skip: int = 0) -> Iterator[RowBatch]:
     name = "ORC" if path.suffix == ".orc" else "Parquet"
     with path.open("rb") as stream, ExitStack() as stack:
         yield from process.read(name, stream, skip, stack)
