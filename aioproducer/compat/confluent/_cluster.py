@@ -177,4 +177,4 @@ def _made(own: Any) -> Any:
 
 
 def _error(code: int) -> errors.KafkaError | None:
-    return errors.error(code) if code else None
+    return errors.KafkaError(code) if code else None

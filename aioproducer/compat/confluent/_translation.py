@@ -52,7 +52,7 @@ def translated(error: ours.KafkaError) -> KafkaError:
     """Return what confluent-kafka says of this error."""
     root = root_of(error)
     code = _code_for(root)
-    return errors.error(
+    return KafkaError(
         code,
         f"{errors.text_of(code)}: {error}",
         fatal=isinstance(error, _FATAL) or isinstance(root, _FATAL),
@@ -68,7 +68,7 @@ def reported(error: ours.KafkaError) -> KafkaError:
     take a retriable error in a callback for one that is not final.
     """
     made = translated(error)
-    return errors.error(made.code(), made.str(), fatal=made.fatal())
+    return KafkaError(made.code(), made.str(), fatal=made.fatal())
 
 
 @contextmanager

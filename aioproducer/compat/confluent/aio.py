@@ -130,7 +130,7 @@ class AIOProducer:
         self._own_check_open()
         future: asyncio.Future[Message] = asyncio.get_running_loop().create_future()
         callbacks = self._own_callbacks
-        handler = first_given(on_delivery, callback, self._own_settings.on_delivery)
+        handler = first_given(callback, on_delivery, self._own_settings.on_delivery)
         only_errors = self._own_settings.only_errors
 
         def on_outcome(error: Any, message: Any) -> None:

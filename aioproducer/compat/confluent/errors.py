@@ -5,6 +5,7 @@ In a program that has imported `confluent_kafka`, both are instances of its clas
 
 from __future__ import annotations
 
+import operator
 from functools import cache, total_ordering
 from typing import Any, Final
 
@@ -58,10 +59,11 @@ Text = str
 
 
 @total_ordering
-class KafkaError(Codes):
+class KafkaError(Codes, Exception):
     """The error of a call or a record; equal to its code and to errors of the same code.
 
-    It is no exception: callbacks get it, and a `KafkaException` has it as `args[0]`.
+    Callbacks get it and may raise it; what calls raise is a `KafkaException`, which has it as
+    `args[0]`.
 
     Args:
         error: The code, one of the constants of this class.
@@ -79,11 +81,16 @@ class KafkaError(Codes):
         retriable: bool = False,
         txn_requires_abort: bool = False,
     ) -> None:
-        self._code = int(error)
+        self._code = operator.index(error)
         self._reason = text_of(self._code) if reason is None else reason
         self._fatal = fatal
         self._retriable = retriable
         self._txn_requires_abort = txn_requires_abort
+
+    @property  # type: ignore[misc]
+    def __class__(self) -> Any:
+        # No subclass of theirs is an exception to Python; `isinstance()` asks for this as well.
+        return counterpart("confluent_kafka", "KafkaError") or KafkaError
 
     def code(self) -> int:
         """Return the number: a broker's on the wire, or one of librdkafka's below zero."""
@@ -116,6 +123,9 @@ class KafkaError(Codes):
     def __lt__(self, other: object) -> bool:
         code = _code_of(other)
         return NotImplemented if code is None else self._code < code
+
+    def __index__(self) -> int:  # for `==` of theirs with one of these
+        return self._code
 
     def __hash__(self) -> int:
         return hash(self._code)
@@ -185,7 +195,7 @@ def _init_serialization_error(made: ProduceError, code: int, cause: Any) -> None
     if isinstance(cause, KafkaError):  # a copy or a pickle is made with `args`
         ProduceError.__init__(made, cause)
     else:
-        ProduceError.__init__(made, error(code, str(cause)), cause)
+        ProduceError.__init__(made, KafkaError(code, str(cause)), cause)
 
 
 def shared_error_class(own: Any) -> Any:
@@ -211,15 +221,9 @@ def _joined(own: Any, theirs: Any) -> type:
     return type(own.__name__, (own, theirs), {"__module__": own.__module__, "__doc__": own.__doc__})
 
 
-def error(code: int, reason: str | None = None, **flags: bool) -> KafkaError:
-    """Return a `KafkaError`, also confluent-kafka's where that is loaded."""
-    made: KafkaError = shared_class(KafkaError)(code, reason, **flags)
-    return made
-
-
 def exception(code: int, reason: str | None = None, **flags: bool) -> KafkaException:
     """Return a `KafkaException` to raise."""
-    made: KafkaException = shared_class(KafkaException)(error(code, reason, **flags))
+    made: KafkaException = shared_class(KafkaException)(KafkaError(code, reason, **flags))
     return made
 
 

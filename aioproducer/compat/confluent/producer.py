@@ -136,7 +136,7 @@ class Producer:
             TypeError: A part has a type that cannot be sent.
             RuntimeError: The producer is closed.
         """
-        handler = first_given(on_delivery, callback, self._own_on_delivery)
+        handler = first_given(callback, on_delivery, self._own_on_delivery)
         if (
             self._own_is_plain
             and topic.__class__ is str
@@ -192,7 +192,7 @@ class Producer:
             _check_message(index, message)
         accepted = 0
         for message in messages:
-            handler = first_given(message.get("on_delivery"), message.get("callback"), on_delivery)
+            handler = first_given(message.get("callback"), message.get("on_delivery"), callback)
             own_partition = message.get("partition")
             try:
                 # Not `self.produce`, as there: the arguments of a subclass may have another order.
@@ -202,13 +202,13 @@ class Producer:
                     message.get("value"),
                     message.get("key"),
                     partition if own_partition is None else own_partition,
-                    callback,
                     handler,
+                    on_delivery,
                     timestamp=message.get("timestamp") or 0,
                     headers=message.get("headers"),
                 )
             except BufferError:
-                message["_error"] = errors.error(KafkaError._QUEUE_FULL)
+                message["_error"] = KafkaError(KafkaError._QUEUE_FULL)
             except errors.KafkaException as error:
                 message["_error"] = error.args[0]
             else:

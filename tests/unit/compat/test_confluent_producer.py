@@ -215,6 +215,46 @@ def test_callback_of_the_configuration_is_called_for_records_without_one(
     assert [m.value() for m in own.messages] == [b"b"]
 
 
+@pytest.mark.parametrize("client", [Producer, confluent_kafka.Producer])
+def test_callback_counts_before_on_delivery(cluster: ThreadedCluster, client: Any) -> None:
+    given, first, second = client({"bootstrap.servers": cluster.bootstrap_servers}), [], []
+    both = {"callback": lambda *_: first.append(1), "on_delivery": lambda *_: second.append(1)}
+    given.produce("one", b"v", **both)
+    given.produce_batch("one", [{"value": b"v"}], **both)
+    given.produce_batch("one", [{"value": b"v"} | both])
+    assert given.flush(WAIT_S) == 0
+    assert (len(first), second) == (3, [])
+
+
+@pytest.mark.parametrize("client", [confluent_kafka, confluent], ids=["theirs", "ours"])
+def test_error_of_a_record_may_be_raised_by_the_callback(client: Any) -> None:
+    def fail(error: Any, message: Any) -> None:
+        raise error
+
+    producer = client.Producer(NOWHERE, on_delivery=fail)
+    producer.produce("t", "v")
+    producer.purge()
+    caught = None
+    try:
+        producer.flush(WAIT_S)
+    except client.KafkaError as error:
+        caught = error
+    assert isinstance(caught, confluent_kafka.KafkaError)
+    assert caught.code() == KafkaError._PURGE_QUEUE
+
+
+@pytest.mark.parametrize("client", [confluent_kafka, confluent], ids=["theirs", "ours"])
+def test_handler_for_kafka_error_leaves_other_exceptions_as_they_are(client: Any) -> None:
+    def produce() -> None:
+        try:
+            client.Producer(NOWHERE).produce("t", 5)
+        except client.KafkaError as error:
+            raise AssertionError from error
+
+    with pytest.raises(TypeError, match="int"):
+        produce()
+
+
 def test_exception_of_a_callback_leaves_poll_and_the_others_are_called(producer: Producer) -> None:
     seen = Outcomes()
 
@@ -1033,6 +1073,8 @@ def test_error_has_flags_is_equal_to_its_code_and_pickles() -> None:
     assert str(error) == str(theirs)
     assert error == 3
     assert error == theirs
+    assert theirs == error
+    assert isinstance(error, confluent_kafka.KafkaError)
     assert error < 4
     assert len({error, KafkaError(3)}) == 1
     copy = pickle.loads(pickle.dumps(error))
