@@ -352,6 +352,7 @@ cdef class FastPath:
     def use_batch(self, meta, batch, sticky, bint is_spare=False, /):
         """See `_fast_path_py.FastPath`."""
         cdef TopicState state = self.topics.get(meta.name)
+        cdef Py_ssize_t partition
         if not self.open:
             return
         if state is None or state.meta is not meta:
@@ -364,14 +365,17 @@ cdef class FastPath:
         self.thread = PyThread_get_thread_ident()
         if batch.full or type(batch.builder) is not RecordBatchBuilder:
             return
+        partition = state.partition_number(batch.topic_partition.partition)
+        if partition < 0:
+            raise IndexError(batch.topic_partition)
         if is_spare:
             self.spare = batch.builder
         batch.builder.owner = batch  # before a record can find the builder
-        state.builders[<Py_ssize_t> batch.topic_partition.partition] = batch.builder
+        state.builders[partition] = batch.builder
         if sticky is not None and self.sticks:
             state.count_sticky_bytes()
             state.sticky = sticky
-            state.sticky_partition = sticky.peek(meta)
+            state.sticky_partition = state.partition_number(sticky.peek(meta))
             state.sticky_room = sticky.room
 
     def count_sticky_bytes(self, topic):
