@@ -636,7 +636,9 @@ class ProducerEngine:
                 self._drain = start_later(
                     self.loop, self._finish_for_close(), name="aioproducer-drain"
                 )
-                await asyncio.gather(self._drain, return_exceptions=True)
+                (ended,) = await asyncio.gather(self._drain, return_exceptions=True)
+                if isinstance(ended, Exception) and not isinstance(ended, KafkaError):
+                    _log.error("close() goes on after an unexpected exception", exc_info=ended)
         finally:
             if self.telemetry is not None:
                 self.telemetry.close()

@@ -15,6 +15,7 @@ from aioproducer.errors import (
     ProducerFailedError,
     RecordsFailedError,
 )
+from aioproducer.metrics import ApplicationMetric
 from aioproducer.testing.broker import TelemetrySubscription
 from aioproducer.wire.api_keys import ApiKey
 
@@ -162,6 +163,24 @@ def test_a_start_in_the_background_pushes_metrics_if_the_options_say_so(pushes: 
         await stage.producer.close()
 
     play(act, buffer_memory=1 << 20, enable_metrics_push=pushes)
+
+
+def test_what_close_raises_unexpectedly_while_it_delivers_is_logged(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def act(stage: Stage) -> None:
+        telemetry, tags = stage.world.cluster.telemetry, dict[str, str]()
+        telemetry.subscription = TelemetrySubscription(("",), interval_ms=60_000)
+        orders = ApplicationMetric("orders", "shop-metrics", lambda: 1, tags=tags)
+        stage.producer.register_metric(orders)
+        await stage.producer.start()
+        await asyncio.sleep(5)
+        tags["shop"] = "\ud800"  # refused by the constructor
+        await stage.producer.close()
+        assert "close() goes on after an unexpected exception" in caplog.text
+        assert "UnicodeEncodeError" in caplog.text
+
+    play(act, buffer_memory=1 << 20)
 
 
 def test_the_last_push_of_metrics_is_made_although_records_have_failed() -> None:
