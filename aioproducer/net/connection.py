@@ -34,7 +34,7 @@ from aioproducer.errors import (
     RequestTimeoutError,
 )
 from aioproducer.errors.base import name_of_node
-from aioproducer.net.foreign_services import check_kafka
+from aioproducer.net.foreign_services import check_kafka, may_be_http2
 from aioproducer.net.io_stats import NodeIOStats
 from aioproducer.net.response_protocol import ResponseProtocol
 from aioproducer.net.responses import BareFrame, answers, decode_answer, describe_end
@@ -473,9 +473,12 @@ class Connection:
     async def _read_response(self) -> None:
         read = self._reader.readexactly
         prefix = await read(SIZE_BYTES)
+        start = b""
         if self.in_handshake:
             check_not_tls(prefix)  # later it proves nothing about the port
-        check_kafka(prefix)
+            if may_be_http2(prefix):
+                start = await read(SIZE_BYTES)
+        check_kafka(prefix + start)
         try:
             size = frame_size(prefix)
         except ProtocolError:
@@ -483,7 +486,7 @@ class Connection:
             raise
         if not self._awaiting:
             raise ProtocolError(f"the broker sent an unrequested frame of {size} bytes")
-        frame = await read(size)
+        frame = start + await read(size - len(start))
         if self._response_protocol is not None:
             self._response_protocol.unread -= len(prefix) + size
         request = self._awaiting[0]

@@ -13,6 +13,8 @@ from aioproducer import Producer
 from aioproducer.errors import BootstrapError, KafkaError, NotKafkaError, ProtocolError
 from aioproducer.net.foreign_services import check_kafka
 from aioproducer.testing import EmbeddedCluster
+from aioproducer.testing.framing import encode_response
+from aioproducer.wire.api_keys import ApiKey
 from net.harness import Harness, harness
 from net.virtual import MemoryDialer, virtual_time
 
@@ -25,6 +27,8 @@ SSH = b"SSH-2.0-OpenSSH_9.2\r\n"
     [
         (HTTP, "an HTTP server"),
         (b"<html><body>400 Bad Request</body></html>", "an HTTP server"),
+        (b"\0\0\x12\4\0\0\0\0\0" + bytes(8), "an HTTP/2 (gRPC) server"),
+        (b"\0\0\0\4\0\0\0\0\0", "an HTTP/2 (gRPC) server"),
         (SSH, "an SSH server"),
         (b"220 mail\r\n", "mail"),
         (b"* OK IMAP4rev1 ready\r\n", "an IMAP server"),
@@ -145,6 +149,24 @@ async def test_one_wrong_address_among_others_does_no_harm() -> None:
         servers = [address, *cluster.bootstrap_servers.split(",")]
         async with Producer(bootstrap_servers=servers) as producer:
             assert (await producer.send_and_wait("t", b"v")).offset == 0
+
+
+@virtual_time
+async def test_first_answer_of_a_broker_may_begin_as_http2() -> None:
+    async def behave(peer: Peer) -> None:
+        header = await peer.expect(ApiKey.API_VERSIONS)
+        ranges = hostile.SANE_RANGES | dict.fromkeys(
+            range(1000, 1072 - len(hostile.SANE_RANGES)), (0, 1)
+        )
+        answer = encode_response(
+            hostile.versions_response(ranges), header.api_version, header.correlation_id
+        )
+        assert answer[:4] == b"\0\0\2\4"
+        peer.raw(answer)
+        await peer.until_closed()
+
+    async with harness(MemoryDialer({"broker": behave})) as it:
+        assert await it.connect() is None
 
 
 @pytest.mark.parametrize("size", [0x20, 0x7F])
