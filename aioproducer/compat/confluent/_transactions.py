@@ -2,15 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Final
 
 from aioproducer.blocking.fork_safe_lock import ForkSafeLock
 from aioproducer.compat.confluent import errors
+from aioproducer.compat.confluent._translation import translating
 from aioproducer.compat.confluent.errors import KafkaError
 
 _INIT: Final = "init_transactions"
+
+
+def check_produce(check: Callable[[], object] | None) -> None:
+    """Raise what `produce()` raises unless a transaction is open; None: nothing has started."""
+    if check is None:
+        raise refused_by_produce(KafkaError._STATE)
+    try:
+        with translating():
+            check()
+    except errors.KafkaException as error:
+        if not error.args[0].fatal():
+            raise
+        raise refused_by_produce(KafkaError._FATAL, fatal=True) from error.__cause__
+
+
+def refused_by_produce(code: int, **flags: bool) -> errors.KafkaException:
+    """Return the exception of a `produce()` that fails by a code of librdkafka's."""
+    return errors.exception(code, f"Unable to produce message: {errors.text_of(code)}", **flags)
 
 
 class TransactionalCalls:

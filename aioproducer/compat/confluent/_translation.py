@@ -52,12 +52,13 @@ def translated(error: ours.KafkaError) -> KafkaError:
     """Return what confluent-kafka says of this error."""
     root = root_of(error)
     code = _code_for(root)
+    is_fatal = isinstance(error, _FATAL) or isinstance(root, _FATAL)
     return KafkaError(
         code,
         f"{errors.text_of(code)}: {error}",
-        fatal=isinstance(error, _FATAL) or isinstance(root, _FATAL),
+        fatal=is_fatal,
         retriable=error.retriable,
-        txn_requires_abort=isinstance(error, ours.TransactionAbortableError),
+        txn_requires_abort=isinstance(error, ours.TransactionAbortableError) and not is_fatal,
     )
 
 

@@ -29,7 +29,7 @@ from aioproducer.compat.confluent._loop_side import LoopSide
 from aioproducer.compat.confluent._reports import Failure, Group, Report, Reports, call
 from aioproducer.compat.confluent._settings import settings_of
 from aioproducer.compat.confluent._statistics import Clock
-from aioproducer.compat.confluent._transactions import TransactionalCalls
+from aioproducer.compat.confluent._transactions import TransactionalCalls, check_produce
 from aioproducer.compat.confluent._translation import translated, translating
 from aioproducer.compat.confluent.errors import KafkaError
 from aioproducer.compat.confluent.message import Message
@@ -155,14 +155,7 @@ class AIOProducer:
             await self._own_reports.next()
             self._own_check_open()
         if self._own_transactional:
-            check = self._own_loop_side.check_send
-            if check is None:
-                raise errors.exception(
-                    KafkaError._STATE,
-                    f"Unable to produce message: {errors.text_of(KafkaError._STATE)}",
-                )
-            with translating():
-                check()
+            check_produce(self._own_loop_side.check_send)
         self._own_loop_side.put(record)
         return future
 

@@ -26,7 +26,11 @@ from aioproducer.compat.confluent._loop_side import LoopSide
 from aioproducer.compat.confluent._reports import Record, Reports
 from aioproducer.compat.confluent._settings import settings_of
 from aioproducer.compat.confluent._statistics import Clock
-from aioproducer.compat.confluent._transactions import TransactionalCalls
+from aioproducer.compat.confluent._transactions import (
+    TransactionalCalls,
+    check_produce,
+    refused_by_produce,
+)
 from aioproducer.compat.confluent._translation import translated, translating
 from aioproducer.compat.confluent.errors import KafkaError
 from aioproducer.compat.confluent.message import Headers
@@ -157,7 +161,7 @@ class Producer:
             topic, value, key, partition, timestamp, headers, handler, self._own_limit
         )
         if self._own_transactional:
-            self._own_check_transaction()
+            check_produce(self._own_loop_side.check_send)
         if record.partition is not None:
             self._own_check_partition(record.topic, record.partition)
         self._own_loop_side.put(record)
@@ -435,24 +439,11 @@ class Producer:
         if self._own_clock.is_on:
             self._own_clock.report_if_due(self._own_loop_side)
 
-    def _own_check_transaction(self) -> None:
-        check = self._own_loop_side.check_send
-        if check is None:
-            raise errors.exception(
-                KafkaError._STATE,
-                f"Unable to produce message: {errors.text_of(KafkaError._STATE)}",
-            )
-        with translating():
-            check()
-
     def _own_check_partition(self, topic: str, partition: int) -> None:
         try:
             self._own_loop_side.check_partition(topic, partition)
         except InvalidPartitionError as error:
-            raise errors.exception(
-                KafkaError._UNKNOWN_PARTITION,
-                f"Unable to produce message: {errors.text_of(KafkaError._UNKNOWN_PARTITION)}",
-            ) from error
+            raise refused_by_produce(KafkaError._UNKNOWN_PARTITION) from error
 
     def _own_wait_limit(self, timeout: float) -> float | None:
         """Return how long to wait: not at all in the producer's thread, as in a log handler."""

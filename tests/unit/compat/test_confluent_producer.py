@@ -829,6 +829,14 @@ def test_fenced_producer_gets_the_error_fenced(
             transactional.commit_transaction(WAIT_S)
     assert raised.value.args[0].code() == KafkaError._FENCED
     assert raised.value.args[0].fatal()
+    for call, code in (
+        (transactional.begin_transaction, KafkaError._FENCED),
+        (lambda: transactional.produce("t", "v"), KafkaError._FATAL),
+    ):
+        with pytest.raises(KafkaException) as raised:
+            call()
+        error = raised.value.args[0]
+        assert (error.code(), error.fatal(), error.txn_requires_abort()) == (code, True, False)
 
 
 def test_offsets_are_part_of_the_transaction(transactional: Producer) -> None:
