@@ -24,7 +24,7 @@ What differs on purpose (aiokafka -> here):
 - a failed `start()` leaves connections open -> nothing is left open; `start()` may be repeated
 - `start()` gives up at the first refusal -> goes on trying for `request_timeout_ms`
 - waits for topics whose names no topic can have -> InvalidTopicError at once
-- a second `start()`, `send()` before `start()` leak or hang -> IllegalStateError
+- a second `start()` leaks -> has no effect; `send()` before `start()` hangs -> IllegalStateError
 - an expired or refused batch of an idempotent producer lets every later one fail -> the producer
   goes on (KIP-360)
 - a record that the broker refuses takes its batch along -> only that record fails; those of one

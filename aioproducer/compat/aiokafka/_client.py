@@ -357,6 +357,8 @@ class SenderView:
         """The task that sends; None before the start. It is done once the producer has stopped."""
         return None if self._connection is None else self._connection.sender_task
 
+    _sender_task = sender_task  # programs read this one, too
+
 
 class TransactionView:
     """Members of aiokafka's transaction manager that programs use.

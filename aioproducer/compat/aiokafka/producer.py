@@ -169,6 +169,7 @@ class AIOKafkaProducer(TransactionsMixin):
         self._request_timeout_ms = request_timeout_ms
         self._own_make_views(given, ssl_context)
         self._own_connection: Connection | None = None
+        self._own_starting = asyncio.Lock()
         self._own_stopped = False
         self._closed = False
 
@@ -203,21 +204,26 @@ class AIOKafkaProducer(TransactionsMixin):
     async def start(self) -> None:
         """Connect to the cluster; a transactional producer is initialized as well.
 
+        Has no effect while it runs. Of several calls at once, each returns when it has started.
+
         Raises:
             KafkaConnectionError: no bootstrap server answered within `request_timeout_ms`. Nothing
                 is left open, and the call may be repeated.
             AuthenticationFailedError: the brokers refuse the credentials.
-            IllegalStateError: it is started already.
+            ProducerClosed: it is stopped.
         """
         loop = asyncio.get_running_loop()
         if self._loop is not None and self._loop is not loop:
             raise AssertionError("Please create objects with the same loop as running with")
-        if self._own_connection is not None:
-            if self._own_stopped:
-                raise shared_class(ProducerClosed)()
-            raise shared_class(IllegalStateError)("the producer is started already")
-        self._own_stopped = False  # programs call `stop()` after each `start()` that fails
         self._loop = loop
+        async with self._own_starting:
+            if self._own_connection is None:
+                await self._own_start()
+            elif self._own_stopped:
+                raise shared_class(ProducerClosed)()
+
+    async def _own_start(self) -> None:
+        self._own_stopped = False  # programs call `stop()` after each `start()` that fails
         connection = self._own_connection = Connection(self._own_config)
         try:
             with translating():

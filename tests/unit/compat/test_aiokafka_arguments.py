@@ -183,6 +183,23 @@ async def test_start_succeeds_after_one_that_failed_and_a_stop() -> None:
                 await call
 
 
+async def test_of_several_starts_each_waits_for_the_one_that_connects() -> None:
+    async with EmbeddedCluster(brokers=1, topics={"t": 1}) as cluster:
+        producer = AIOKafkaProducer(bootstrap_servers=cluster.bootstrap_servers)
+
+        async def start_and_send() -> int:
+            await producer.start()
+            return (await producer.send_and_wait("t", b"v")).offset
+
+        async with producer:
+            connection = producer._own_connection
+            assert await asyncio.gather(start_and_send(), start_and_send()) == [0, 1]
+            assert producer._own_connection is connection
+        producer = AIOKafkaProducer(bootstrap_servers=cluster.bootstrap_servers)
+        assert await asyncio.gather(start_and_send(), start_and_send()) == [2, 3]
+        await producer.stop()
+
+
 @pytest.mark.parametrize(
     ("given_servers", "expected"),
     [

@@ -452,6 +452,7 @@ async def test_health_checks_of_programs_find_the_sender_and_the_brokers(
     task = producer._sender.sender_task
     assert task is not None
     assert not task.done()
+    assert getattr(producer._sender, "_sender_task", None) is task
     await producer.client.bootstrap()
     assert await producer.client.cluster.request_update() is producer.client.cluster
     found = await producer.client.fetch_all_metadata()
