@@ -76,6 +76,16 @@ class Connection(Producer):
         """The known part of the cluster; it is updated, never replaced."""
         return self._usable().engine.metadata.cluster
 
+    def request_update(self) -> None:
+        """Have newer metadata fetched soon."""
+        engine = self._usable().engine
+
+        def request() -> None:
+            engine.metadata.request_update()
+            engine._on_event()
+
+        self._thread.post(request)
+
     def release(self) -> tuple[int, ...]:
         """Return the release of the oldest connected broker, as far as its versions show."""
         highest = self._usable().engine.client.highest_version(ApiKey.PRODUCE)

@@ -12,8 +12,8 @@ from typing import Any, Protocol
 
 from aioproducer.compat._forwarding import forwarded
 from aioproducer.compat._shared_classes import counterpart
+from aioproducer.compat.kafka.structs import BrokerMetadata
 from aioproducer.core.metadata.cluster import Cluster
-from aioproducer.types import Node
 
 __all__ = ["DefaultPartitioner", "Partitioner", "StickyPartitioner"]
 
@@ -113,16 +113,31 @@ def choice_of(partitioner: Any) -> Choice | None:
 
 
 class View:
-    """The cluster as it is known now."""
+    """The cluster as it is known now; for partitioners, and programs that read `_metadata`."""
 
-    def __init__(self, cluster: Cluster) -> None:
+    def __init__(self, cluster: Cluster, refresh: Callable[[], object] = bool) -> None:
         self._cluster = cluster
         self._topics = cluster.topics
+        self._refresh = refresh
 
     @property
-    def controller(self) -> Node | None:
+    def cluster_id(self) -> str | None:
+        """The id of the cluster; None while it is unknown, and of old brokers."""
+        return self._cluster.cluster_id
+
+    @property
+    def controller(self) -> BrokerMetadata | None:
         """The controller, which Elastic APM writes into its spans; None while it is unknown."""
-        return self._cluster.nodes.get(self._cluster.controller_id)
+        node = self._cluster.nodes.get(self._cluster.controller_id)
+        return None if node is None else BrokerMetadata(*node)
+
+    def brokers(self) -> list[BrokerMetadata]:
+        """Return all brokers."""
+        return [BrokerMetadata(*node) for node in self._cluster.nodes.values()]
+
+    def request_update(self) -> None:
+        """Have newer metadata fetched soon."""
+        self._refresh()
 
     def topics(self) -> set[str]:
         """Return the names of the topics in use."""

@@ -256,7 +256,7 @@ class KafkaProducer(TransactionsMixin):
             connection.start(init_transactions=False, wait=waits)
         if waits:
             self.config["api_version"] = connection.release()
-        self._metadata = View(connection.cluster)
+        self._metadata = View(connection.cluster, connection.request_update)
         self._own_connection = connection
         return connection
 

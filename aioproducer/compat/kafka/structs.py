@@ -13,7 +13,7 @@ from aioproducer.compat._shared_classes import counterpart
 from aioproducer.types import RecordMetadata as _RecordMetadata
 from aioproducer.types import TopicPartition as TopicPartition  # noqa: PLC0414
 
-__all__ = ["OffsetAndMetadata", "RecordMetadata", "TopicPartition"]
+__all__ = ["BrokerMetadata", "OffsetAndMetadata", "RecordMetadata", "TopicPartition"]
 
 
 class OffsetAndMetadata(NamedTuple):
@@ -22,6 +22,20 @@ class OffsetAndMetadata(NamedTuple):
     offset: int | None = None
     metadata: str = ""
     leader_epoch: int = -1
+
+
+class BrokerMetadata(NamedTuple):
+    """A broker; its id has the names of kafka-python 2 and 3."""
+
+    nodeId: int  # noqa: N815
+    host: str
+    port: int
+    rack: str | None
+
+    @property
+    def node_id(self) -> int:
+        """The id of the broker."""
+        return self.nodeId
 
 
 class RecordMetadata(NamedTuple):

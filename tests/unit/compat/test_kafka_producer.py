@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import copy
 import os
 import pickle
@@ -18,6 +19,7 @@ from typing import Any
 
 import numpy
 import pytest
+from support.waiting import until
 
 from aioproducer.compat import kafka as ours
 from aioproducer.compat.kafka import KafkaProducer, Partitioner, TopicPartition, errors
@@ -385,6 +387,17 @@ def test_metadata_has_the_controller_that_elastic_apm_reads(cluster: ThreadedClu
         producer.partitions_for("t")
         assert producer._metadata.controller is not None
         assert ":".join(map(str, producer._metadata.controller[1:3])) == servers
+
+
+def test_programs_read_the_brokers_and_have_the_metadata_updated(cluster: ThreadedCluster) -> None:
+    with KafkaProducer(bootstrap_servers=cluster.bootstrap_servers) as producer:
+        (broker,) = producer._metadata.brokers()
+        assert f"{broker.host}:{broker.port}" == cluster.bootstrap_servers
+        assert broker.nodeId == broker.node_id == 1
+        assert producer._metadata.cluster_id
+        asked = cluster.faults.next("metadata").is_answered_late(1)
+        producer._metadata.request_update()
+        asyncio.run(until(lambda: asked.struck == 1))
 
 
 @pytest.mark.parametrize(
