@@ -167,6 +167,9 @@ def _converted(name: str, value: object, alias: Alias, row: Option) -> object:
         raise ConfigError(f"{name} must be {alias.expects}, not {row.shown(value)}") from None
 
 
+_BROKERS: Final = {"bootstrap", "broker", "brokers", "host", "hosts", "server", "servers"}
+
+
 def unknown(name: str, rows: Mapping[str, Option], *, dotted: bool) -> ConfigError:
     """Return the error for a name that no client has, with the nearest one."""
     from difflib import get_close_matches
@@ -174,7 +177,10 @@ def unknown(name: str, rows: Mapping[str, Option], *, dotted: bool) -> ConfigErr
     shown = shown_name(name)
     nearest = None
     if shown == name:
-        nearest = get_close_matches(name, all_names(rows, dotted=dotted), n=1, cutoff=0.5)
+        word = name.lower()
+        if word in _BROKERS:
+            word = "bootstrap.servers" if dotted else "bootstrap_servers"
+        nearest = get_close_matches(word, all_names(rows, dotted=dotted), n=1)
     hint = f"; did you mean {nearest[0]}?" if nearest else ""
     return ConfigError(f"unknown option {shown}{hint}")
 

@@ -433,6 +433,9 @@ def test_a_known_name_gets_no_guess(name: str, caplog: pytest.LogCaptureFixture)
         ("ack", "acks", True),
         ("batchsize", "batch.size", True),
         ("batchsize", "batch_size", False),
+        ("brokers", "bootstrap_servers", False),
+        ("server", "bootstrap.servers", True),
+        ("BOOTSTRAP_SERVERS", "bootstrap_servers", False),
     ],
 )
 def test_an_unknown_name_is_refused_with_the_nearest_of_all_names(
