@@ -39,11 +39,12 @@ def local_session(
         master: where it runs.
 
     Raises:
-        IllegalStateError: there is no Java.
+        IllegalStateError: there is no Java, or no working directory.
         ImportError: there is no PySpark.
     """
     from pyspark.sql import SparkSession
 
+    _check_directory()
     _find_java()
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
@@ -65,7 +66,7 @@ def session_at(master: str, name: str, settings: Mapping[str, str] | None = None
     `PYSPARK_PYTHON` names another one.
 
     Raises:
-        IllegalStateError: there is no Java.
+        IllegalStateError: there is no Java, or no working directory.
         ImportError: there is no PySpark.
     """
     if master.startswith("local"):
@@ -76,6 +77,7 @@ def session_at(master: str, name: str, settings: Mapping[str, str] | None = None
     if master.startswith("sc://"):
         builder = builder.remote(master)
     else:
+        _check_directory()
         _find_java()
         _find_python()
         builder = builder.master(master)
@@ -89,6 +91,16 @@ def _registered(builder: SparkSession.Builder, settings: Mapping[str, str]) -> S
     if session not in REGISTERED:  # whose options are kept
         register(session)
     return session
+
+
+def _check_directory() -> None:
+    try:
+        Path.cwd()  # Spark's start asks for it
+    except FileNotFoundError:
+        raise IllegalStateError(
+            "Spark cannot start: the working directory was removed",
+            advice="change to a directory that exists",
+        ) from None
 
 
 def _find_java() -> None:

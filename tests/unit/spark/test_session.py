@@ -37,6 +37,19 @@ def test_without_any_java_the_error_says_what_to_do(monkeypatch: pytest.MonkeyPa
         session._find_java()
 
 
+@pytest.mark.parametrize("master", ["local[1]", "spark://127.0.0.1:1"])
+def test_removed_working_directory_is_said_before_spark_starts(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, master: str
+) -> None:
+    pytest.importorskip("pyspark")
+    removed = tmp_path / "removed"
+    removed.mkdir()
+    monkeypatch.chdir(removed)
+    removed.rmdir()
+    with pytest.raises(IllegalStateError, match="working directory was removed"):
+        session.session_at(master, "test")
+
+
 def test_workers_of_a_cluster_are_this_python_unless_the_path_leads_to_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
