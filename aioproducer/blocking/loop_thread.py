@@ -98,6 +98,7 @@ class LoopThread:
     Attributes:
         lock: guards what threads and the loop share; held for some instructions at a time.
         forked: this is a child process, which has no such thread.
+        warns: whether a call that holds up another event loop warns; only the first one does.
     """
 
     def __init__(self, name: str, *, stall_timeout_s: float = inf) -> None:
@@ -107,7 +108,7 @@ class LoopThread:
         self._end: asyncio.Event | None = None
         self._ident: int | None = None
         self._last: asyncio.Future[object] | None = None
-        self._warned = False
+        self.warns: bool = True
         self._ready = threading.Event()
         self._name = name
         self._stall_timeout_s = stall_timeout_s
@@ -267,11 +268,11 @@ class LoopThread:
                 advice="do it in another thread",
             )
         running = asyncio._get_running_loop()
-        if running is None or running is self._loop or self._warned:
+        if running is None or running is self._loop or not self.warns:
             return
         host = _hosts.get(running)  # with gevent and eventlet, it runs in the caller's thread
         if host is None or host.is_here:
-            self._warned = True
+            self.warns = False
             warnings.warn(
                 "the blocking producer holds up the event loop that runs in this thread; "
                 "use aioproducer.Producer there, or call this one in asyncio.to_thread()",

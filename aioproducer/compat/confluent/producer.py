@@ -98,6 +98,7 @@ class Producer:
             f"aioproducer {settings.config.client_id}",
             stall_timeout_s=stall_timeout(settings.config),
         )
+        self._own_thread.warns = False  # as confluent-kafka
         with translating():
             self._own_thread.start()
         self._own_loop_side = LoopSide(settings, self._own_thread, self._own_reports)

@@ -36,6 +36,7 @@ class Connection(Producer):
 
     def __init__(self, config: ProducerConfig, bootstrap_timeout: float) -> None:
         super().__init__(config)
+        self._thread.warns = False  # as kafka-python
         self._bootstrap_timeout = bootstrap_timeout
 
     async def _start(self, init_transactions: bool, wait: bool) -> LoopSideProducer:

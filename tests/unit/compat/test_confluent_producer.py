@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import gc
 import json
 import os
@@ -267,6 +268,16 @@ def test_exception_of_a_callback_leaves_poll_and_the_others_are_called(producer:
         producer.flush(WAIT_S)
     assert producer.flush(WAIT_S) == 0
     assert [m.value() for m in seen.messages] == [b"b"]
+
+
+def test_thread_with_a_running_event_loop_gets_no_warning(cluster: ThreadedCluster) -> None:
+    async def ask() -> None:
+        with Producer({"bootstrap.servers": cluster.bootstrap_servers}) as producer:
+            assert "one" in producer.list_topics(timeout=WAIT_S).topics
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        asyncio.run(ask())
 
 
 def test_callback_may_produce_and_flush_waits_for_that_too(producer: Producer) -> None:

@@ -557,6 +557,16 @@ def test_group_of_another_type_is_a_type_error(cluster: ThreadedCluster) -> None
 # -- life ------------------------------------------------------------------------------------------
 
 
+def test_thread_with_a_running_event_loop_gets_no_warning(cluster: ThreadedCluster) -> None:
+    async def send() -> None:
+        with KafkaProducer(bootstrap_servers=cluster.bootstrap_servers) as producer:
+            producer.send("one", b"v").get(WAIT_S)
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        asyncio.run(send())
+
+
 def test_threads_share_one_producer(producer: KafkaProducer) -> None:
     futures: list[Any] = []
 
