@@ -34,7 +34,7 @@ ANSWERS_TO_BE_SURE: Final = 3
 
 
 def may_be_http2(prefix: bytes) -> bool:
-    """Return whether a frame may be the first one of HTTP/2; four more bytes tell."""
+    """Return whether a frame may be the first one of HTTP/2; four more bytes show it."""
     return prefix[:2] == b"\0\0" and prefix[3:] == _SETTINGS[:1]
 
 
