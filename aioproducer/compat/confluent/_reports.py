@@ -177,7 +177,7 @@ class Reports:
 
     def _serve_group(self, group: Group) -> int:
         """Call the callbacks of a batch; those after one that raises are left for the next time."""
-        message_class, is_delivered = errors.shared_class(Message), group.is_delivered
+        is_delivered = group.is_delivered
         pairs, lock, at, served = group.pairs, self._lock, group.at, 0
         only_errors = self.only_errors
         try:
@@ -194,7 +194,7 @@ class Reports:
                 if error is not None:
                     _call_back(record, error, delivery.partition, at)
                 elif not only_errors:
-                    record.on_delivery(None, _delivered(message_class, record, delivery, at))
+                    record.on_delivery(None, _delivered(record, delivery, at))
         finally:
             with lock:
                 if not pairs and self.ready and self.ready[0] is group:
@@ -326,7 +326,7 @@ def _call_back(record: Record, error: OwnError, partition: int | None, at: float
     timestamp = (TIMESTAMP_NOT_AVAILABLE, -1)
     if record.timestamp_ms is not None:
         timestamp = (TIMESTAMP_CREATE_TIME, record.timestamp_ms)
-    message = errors.shared_class(Message)(
+    message = Message(
         record.topic,
         partition,
         None,
@@ -340,9 +340,9 @@ def _call_back(record: Record, error: OwnError, partition: int | None, at: float
     record.on_delivery(given, message)
 
 
-def _delivered(message_class: type[Message], record: Record, delivery: Delivery, at: float) -> Any:
+def _delivered(record: Record, delivery: Delivery, at: float) -> Message:
     topic, value, key, headers, _, _, _, since, _ = record
     _, partition, offset, timestamp_ms, kind, _, _ = delivery.result()
     of_log = kind is TimestampType.LOG_APPEND_TIME
     timestamp = (TIMESTAMP_LOG_APPEND_TIME if of_log else TIMESTAMP_CREATE_TIME, timestamp_ms)
-    return message_class(topic, partition, offset, key, value, headers, None, timestamp, at - since)
+    return Message(topic, partition, offset, key, value, headers, None, timestamp, at - since)

@@ -6,7 +6,7 @@ In a program that has imported `confluent_kafka`, both are instances of its clas
 from __future__ import annotations
 
 import operator
-from functools import cache, total_ordering
+from functools import total_ordering
 from typing import Any, Final
 
 from aioproducer.compat._forwarding import forwarded
@@ -50,9 +50,6 @@ _TEXTS: Final = {
     "_VALUE_SERIALIZATION": "Value serialization error",
 }
 """Texts that do not follow from the name."""
-
-_NO_INSTANCES: Final = 1 << 7
-"""`Py_TPFLAGS_DISALLOW_INSTANTIATION`."""
 
 Text = str
 """`str` is a method below."""
@@ -204,21 +201,8 @@ def shared_error_class(own: Any) -> Any:
 
 
 def shared_class(own: Any) -> Any:
-    """Return the class to make instances of: also confluent-kafka's, where that is loaded.
-
-    Before 2.13, only confluent-kafka itself can make a `Message`.
-    """
-    if issubclass(own, BaseException):
-        return _shared_class(own, "confluent_kafka")
-    theirs = counterpart("confluent_kafka", own.__name__)
-    if theirs is None or theirs.__flags__ & _NO_INSTANCES:
-        return own
-    return _joined(own, theirs)
-
-
-@cache
-def _joined(own: Any, theirs: Any) -> type:
-    return type(own.__name__, (own, theirs), {"__module__": own.__module__, "__doc__": own.__doc__})
+    """Return the class to raise: also confluent-kafka's, where that is loaded."""
+    return _shared_class(own, "confluent_kafka")
 
 
 def exception(code: int, reason: str | None = None, **flags: bool) -> KafkaException:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from aioproducer.compat._shared_classes import counterpart
 from aioproducer.compat.confluent.errors import KafkaError
 
 TIMESTAMP_NOT_AVAILABLE: Final = 0
@@ -41,6 +42,10 @@ class Message:
         self._latency = latency
         self._leader_epoch = leader_epoch
         self._delivery_count = delivery_count
+
+    @property  # type: ignore[misc]
+    def __class__(self) -> Any:
+        return counterpart("confluent_kafka", "Message") or Message
 
     def topic(self) -> str | None:
         """Return the topic's name."""
