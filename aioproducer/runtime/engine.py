@@ -725,14 +725,15 @@ class ProducerEngine:
 
     def _on_network_event(self) -> None:
         self._resume()
+        acknowledged = self.sender_task.pop_acknowledged()
+        if acknowledged is not None and not self.sender.waits_for_capacity(self.loop.time()):
+            if self.accumulator.is_idle:  # else the next record is not likely to be sent directly
+                self.appender.batch_appender.install_spare(acknowledged)
+            return
         if self.client.has_no_live_connections():
             # As Java's client after any disconnect; then `health()` shows whether brokers are left.
             self.metadata.request_update()
-        acknowledged = self.sender_task.pop_acknowledged()
-        if acknowledged is None or self.sender.waits_for_capacity(self.loop.time()):
-            self._on_event()
-        else:
-            self.appender.batch_appender.install_spare(acknowledged)
+        self._on_event()
 
     def _on_event(self) -> None:
         """Set the next turn of every task after an event."""

@@ -199,7 +199,7 @@ class Sender:
 
         A producer id that is wanted is requested with the next record at the latest.
         """
-        return self.accumulator.has_queued or self._metadata.next_update_at(now) <= now
+        return self._metadata.next_update_at(now) <= now or self.accumulator.has_queued
 
     def wait_of(self, batch: ProducerBatch) -> Wait:
         """Return what a batch without an outcome waits for."""
