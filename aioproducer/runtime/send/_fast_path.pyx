@@ -124,6 +124,11 @@ cdef class TopicState:
         found = PyLong_AsLongLongAndOverflow(number, &overflow)
         return -1 if overflow or not 0 <= found < len(self.builders) else found
 
+    cdef use_sticky_partition(self):
+        if self.sticky is not None:
+            self.sticky_partition = self.partition_number(self.sticky.peek(self.meta))
+            self.sticky_room = self.sticky.room
+
     cdef count_sticky_bytes(self):
         if self.sticky_used:
             self.sticky.update(self.sticky_partition, self.sticky_used, self.meta, False)
@@ -349,9 +354,10 @@ cdef class FastPath:
             state.version = version
         return state
 
-    def use_batch(self, meta, batch, sticky, bint is_spare=False, /):
+    def use_batch(self, meta, batch, sticky, /):
         """See `_fast_path_py.FastPath`."""
         cdef TopicState state = self.topics.get(meta.name)
+        cdef RecordBatchBuilder builder
         cdef Py_ssize_t partition
         if not self.open:
             return
@@ -363,20 +369,33 @@ cdef class FastPath:
             state.builders = [None] * len(meta.partitions)
             state.sticky_partition = -1
         self.thread = PyThread_get_thread_ident()
-        if batch.full or type(batch.builder) is not RecordBatchBuilder:
-            return
+        builder = None if batch.full else batch.builder
+        if builder is not None:
+            builder.owner = batch  # before a record can find the builder
         partition = state.partition_number(batch.topic_partition.partition)
         if partition < 0:
             raise IndexError(batch.topic_partition)
-        if is_spare:
-            self.spare = batch.builder
-        batch.builder.owner = batch  # before a record can find the builder
-        state.builders[partition] = batch.builder
+        state.builders[partition] = builder
         if sticky is not None and self.sticks:
             state.count_sticky_bytes()
             state.sticky = sticky
-            state.sticky_partition = state.partition_number(sticky.peek(meta))
-            state.sticky_room = sticky.room
+            state.use_sticky_partition()
+
+    def use_spare(self, batch, /):
+        """See `_fast_path_py.FastPath`."""
+        cdef object place = batch.topic_partition
+        cdef TopicState state = self.topics.get(place.topic)
+        cdef RecordBatchBuilder builder = batch.builder
+        cdef Py_ssize_t partition = place.partition
+        if state is None or partition >= len(state.builders) or builder is None:
+            return
+        if state.sticky_partition < 0:
+            state.use_sticky_partition()
+        if state.sticky_room - state.sticky_used <= <int64_t> batch.size:
+            state.count_sticky_bytes()
+        self.spare = builder
+        builder.owner = batch
+        state.builders[partition] = builder
 
     def count_sticky_bytes(self, topic):
         """Add the bytes counted here to the topic's built-in partitioner."""

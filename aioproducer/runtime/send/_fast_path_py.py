@@ -94,6 +94,10 @@ class _TopicState:
         self.room = 0
         self.used = 0
 
+    def use_sticky_partition(self) -> None:
+        if self.sticky is not None:
+            self.partition, self.room = self.sticky.peek(self.meta), self.sticky.room
+
     def count_sticky_bytes(self) -> None:
         if self.used and self.sticky is not None and self.partition is not None:
             self.sticky.update(self.partition, self.used, self.meta, enable_switch=False)
@@ -312,10 +316,9 @@ class FastPath:
         meta: TopicMetadata,
         batch: ProducerBatch,
         sticky: BuiltInPartitioner | None,
-        is_spare: bool = False,
         /,
     ) -> None:
-        """Append further records to this open batch; `is_spare`: no queue has it yet.
+        """Append further records to this batch while it is open.
 
         `sticky` is the partitioner that chose the partition, None when it was chosen otherwise.
         """
@@ -325,18 +328,31 @@ class FastPath:
         if state is None or state.meta is not meta:
             self.drop_topic(meta.name)
             state = self._topics[meta.name] = _TopicState(meta, self._metadata.version)
-        builder = batch.builder
-        if batch.full or builder is None:
-            return
-        if is_spare:
-            self._spare, self._spare_room = builder, batch.size - HEADER_SIZE
-        builder.owner = batch  # before a record can find the builder
+        builder = None if batch.full else batch.builder
+        if builder is not None:
+            builder.owner = batch  # before a record can find the builder
         state.builders[batch.topic_partition.partition] = builder
         if sticky is not None and self._sticks:
             state.count_sticky_bytes()
             state.sticky = sticky
-            state.partition = sticky.peek(meta)
-            state.room = sticky.room
+            state.use_sticky_partition()
+
+    def use_spare(self, batch: ProducerBatch, /) -> None:
+        """Append the next record for its partition to this batch, which no queue has.
+
+        It has as many bytes as a sticky partition gets before the slow path may change it.
+        """
+        topic, partition = batch.topic_partition
+        state, builder = self._topics.get(topic), batch.builder
+        if state is None or partition >= len(state.builders) or builder is None:
+            return
+        if state.partition is None:
+            state.use_sticky_partition()
+        if state.room - state.used <= batch.size:
+            state.count_sticky_bytes()
+        self._spare, self._spare_room = builder, batch.size - HEADER_SIZE
+        builder.owner = batch
+        state.builders[partition] = builder
 
     def count_sticky_bytes(self, topic: str) -> None:
         """Add the bytes counted here to the topic's sticky partitioner."""

@@ -69,7 +69,10 @@ class BatchAppender:
         self._sticky_partitioners = path.sticky_partitioners
         self._loop = path.loop
         self._spare: ProducerBatch | None = None
-        self._lingers = path.accumulator.settings.linger > 0
+        settings = path.accumulator.settings
+        self._lingers = settings.linger > 0
+        # With linger the next record may not be awaited.
+        self._has_spares = not self._lingers and settings.first_size(0) == self._pool.poolable
         self._opened_this_turn = 0
         self._turn_is_counted = False
         self._on_record_opens: OnOpened = None
@@ -220,27 +223,11 @@ class BatchAppender:
         return self._sticky_partitioners.of(topic)
 
     def install_spare(self, place: TopicPartition) -> None:
-        """Put a spare batch into the fast path after a record sent directly is acknowledged.
-
-        Not while another batch is incomplete: the next record is not likely to be sent directly.
-        With linger, there is none: the next record may not be awaited.
-        """
-        if self._lingers or not self._accumulator.is_idle:
-            return
-        meta = self._metadata.topic(place.topic)
-        if (
-            meta is None
-            or place.partition >= len(meta.partitions)
-            or not self._check.takes_headers
-            or not self.fast_path.open
-        ):
-            return
-        spare = self._spare_for(place)
-        if spare is None:
-            return
-        sticky = self.sticky_of(place.topic)
-        sticks = sticky.current == place.partition and not sticky.is_over_limit
-        self.fast_path.use_batch(meta, spare, sticky if sticks else None, True)
+        """Put a spare batch into the fast path after a record sent directly is acknowledged."""
+        if self._has_spares and self._check.takes_headers and self.fast_path.open:
+            spare = self._spare_for(place)
+            if spare is not None:
+                self.fast_path.use_spare(spare)
 
     def drop_spare(self) -> None:
         """Give up the spare: no record is appended to it any more."""
@@ -335,12 +322,10 @@ class BatchAppender:
             if spare.topic_partition == place and not spare.count:
                 return spare
             self.drop_spare()
-        size = self._accumulator.settings.first_size(0)
-        buffer = self._pool.expose(self.drop_spare) if size == self._pool.poolable else None
-        if buffer is None:
-            return None
-        self._spare = spare = self._accumulator.begin_spare(place, buffer, size)
-        return spare
+        buffer = self._pool.expose(self.drop_spare)
+        if buffer is not None:
+            self._spare = self._accumulator.begin_spare(place, buffer, self._pool.poolable)
+        return self._spare
 
     def _try_append_stickily(self, record: OutgoingRecord) -> ProducerBatch | None:
         sticky = self.sticky_of(record.meta.name)

@@ -479,16 +479,20 @@ async def overtaking(work):
 class Spare:
     """A spare batch in the fast path, and how often it was to be sent."""
 
-    def __init__(self, bench: Bench) -> None:
+    def __init__(self, bench: Bench, used: int = 0) -> None:
         self.sent = 0
         size = bench.config.batch_size
         buffer = bench.pool.try_allocate(size)
         self.batch = bench.accumulator.begin_spare(TopicPartition("a", 0), buffer, size)
         self.meta = bench.metadata.topic("a")
         self.sticky = BuiltInPartitioner(size, False, Random(1))
+        self.sticky.update(self.sticky.peek(self.meta), used, self.meta, enable_switch=False)
         bench.appender.batch_appender._spare = self.batch
         bench.sender_task.try_send_directly = self.send
-        bench.fast_path.use_batch(self.meta, self.batch, self.sticky, True)
+        full = bench.accumulator.begin_spare(TopicPartition("a", 0), bytearray(size), 0)
+        full.close()
+        bench.fast_path.use_batch(self.meta, full, self.sticky)
+        bench.fast_path.use_spare(self.batch)
 
     def send(self, batch: ProducerBatch, now: float) -> bool:
         """As `SenderTask.try_send_directly`, without a request."""
@@ -528,6 +532,20 @@ async def test_a_record_for_a_spare_batch_is_sent_at_once(partition):
     other = await bench.producer.send("a", b"v", partition=partition)
     assert (spare.sent, spare.batch.count) == (1, 1)
     assert other._batch is not spare.batch
+    bench.end()
+
+
+@pytest.mark.parametrize(
+    ("used", "partition", "sent"), [(299, None, 1), (300, None, 0), (300, 0, 1)]
+)
+async def test_a_record_that_may_change_the_partition_gets_into_no_spare_batch(
+    used, partition, sent
+):
+    bench = Bench(batch_size=300)
+    bench.know(a=1)
+    spare = Spare(bench, used)
+    await bench.producer.send("a", b"v", partition=partition)
+    assert spare.sent == sent
     bench.end()
 
 
