@@ -436,8 +436,9 @@ MUTANTS = (
     Mutant(
         "keep the receipt of one part for all records of a batch",
         "runtime/delivery/_delivery_py.py",
-        "        if not batch.parts:\n            batch.receipt = receipt\n",
-        "        batch.receipt = receipt\n",
+        "        if outcome is None or outcome.error is not None or batch.parts:\n",
+        "        if outcome is None or outcome.error is not None:\n",
+        pure=True,
     ),
     Mutant(
         "do not wake the sender when a request is prepared",

@@ -572,11 +572,11 @@ class RecordAccumulator:
             queue.muted = True
 
     def _deallocate(self, batch: ProducerBatch) -> None:
-        buffer = batch.take_buffer()
+        records, buffer = batch.count, batch.take_buffer()
         if buffer is not None:
             self.pool.deallocate(buffer, batch.size)
             if batch.size:  # else it is a part of a batch that counts all its records
-                self.pool.return_records(batch.count)
+                self.pool.return_records(records)
 
 
 class IncompleteBatches:

@@ -259,23 +259,32 @@ class Delivery:
         receipt = self._receipt_type(
             *batch.topic_partition_of(self._index), outcome.base_offset, outcome.log_append_time_ms
         )
-        if not batch.parts:
-            batch.receipt = receipt
         return receipt.metadata(self, place)
 
     def __await__(self) -> Generator[Any, None, RecordMetadata]:
         batch = self._batch
         if batch.outcome is None:
             future = self._running_loop().create_future()
-            batch.add_listener(future, wake)
+            batch.listeners[future] = wake
             try:
                 yield from future
             finally:
-                batch.remove_listener(future)
-        receipt = batch.receipt
-        if isinstance(receipt, Receipt):
-            return receipt.metadata(self, self._index)
-        return self.result()
+                batch.listeners.pop(future, None)
+        receipt = self._receipt()
+        return self.result() if receipt is None else receipt.metadata(self, self._index)
+
+    def _receipt(self) -> Receipt | None:
+        """Return the receipt of a batch that is acknowledged as a whole."""
+        batch = self._batch
+        if isinstance(batch.receipt, Receipt):
+            return batch.receipt
+        outcome = batch.outcome
+        if outcome is None or outcome.error is not None or batch.parts:
+            return None
+        batch.receipt = receipt = Receipt(
+            *batch.topic_partition, outcome.base_offset, outcome.log_append_time_ms
+        )
+        return receipt
 
     def add_done_callback(self, callback: DoneCallback, *, context: Context | None = None) -> None:
         """Call `callback(delivery)` from the loop, soon after the delivery is done.
