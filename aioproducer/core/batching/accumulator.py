@@ -223,7 +223,6 @@ class RecordAccumulator:
     def line_up_part(self, part: ProducerBatch) -> None:
         """Put a part of batches that were `spread` at the end of its partition's queue."""
         self._incomplete.add_part(part)
-        self.sequencer.on_opened(part.topic_partition)
         self._put_last(part, self._queue_of(*part.topic_partition))
 
     def enqueue(self, batch: ProducerBatch, now: float) -> None:
@@ -561,7 +560,8 @@ class RecordAccumulator:
         batch.begin(self._next_ordinal(), now)
         self._incomplete.add(batch)
         self._metadata.add_topic(batch.topic_partition.topic, now)
-        self.sequencer.on_opened(batch.topic_partition)
+        if self.sequencer.on_opened is not None:
+            self.sequencer.on_opened(batch.topic_partition)
 
     def _hand_out(
         self, batch: ProducerBatch, queue: PartitionQueue, now: float, leader_epoch: int

@@ -144,6 +144,8 @@ class Sequencer:
     ) -> None:
         self.identity: ProducerIdentity | None = None
         self.is_idempotent: bool = idempotent
+        self.on_opened: Callable[[TopicPartition], None] | None = None
+        """Called with the partition of each new batch."""
         self._max_in_flight = max_in_flight
         self._on_given_up = on_given_up
         self._partitions: dict[TopicPartition, _Partition] = {}
@@ -156,9 +158,6 @@ class Sequencer:
     def on_identity(self, identity: ProducerIdentity) -> None:
         """Store a producer id from a broker."""
         self.identity = identity
-
-    def on_opened(self, topic_partition: TopicPartition) -> None:
-        """Handle a new batch of this partition."""
 
     @property
     def coordinator_error(self) -> KafkaError | None:

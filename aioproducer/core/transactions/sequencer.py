@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 from aioproducer.core.sending.idempotence import ProducerIdentity, Sequencer
 from aioproducer.core.sending.reasons import Obstacle
 from aioproducer.errors import FatalTransactionError
-from aioproducer.types import TopicPartition
 
 if TYPE_CHECKING:
     from aioproducer.core.batching.batch import ProducerBatch
@@ -29,15 +28,12 @@ class TransactionalSequencer(Sequencer):
     def __init__(self, max_in_flight: int, transactions: TransactionManager) -> None:
         super().__init__(max_in_flight)
         self._transactions = transactions
+        self.on_opened = transactions.on_partition_used
 
     @property
     def wants_identity(self) -> bool:
         """Always False: the coordinator assigns the identity."""
         return False
-
-    def on_opened(self, topic_partition: TopicPartition) -> None:
-        """Add the partition to the transaction."""
-        self._transactions.on_partition_used(topic_partition)
 
     def may_drain(self, batch: ProducerBatch, now: float, leader_epoch: int) -> bool:
         """Return whether the transaction and the order of the partition allow the batch."""
