@@ -24,7 +24,7 @@ from aioproducer.records._validation import (
     released_error,
     timestamp_error,
 )
-from aioproducer.records.batch import encode_single_record
+from aioproducer.records.batch import encode_batch
 from aioproducer.records.protocol import BatchBuilder, Payload
 from aioproducer.types import HeaderPairs
 
@@ -240,8 +240,15 @@ def single_record_request(
     `prefix` are the bytes before the length of the batch; the first four are for the frame's size.
     The length is a compact one if `is_flexible` (KIP-482).
     """
-    encoded = encode_single_record(builder, producer_id, producer_epoch, base_sequence)
-    header, body = encoded.buffers
+    header, body = encode_batch(
+        builder.body(),
+        count=builder.count,
+        base_timestamp=builder.base_timestamp,
+        max_timestamp=builder.max_timestamp,
+        producer_id=producer_id,
+        producer_epoch=producer_epoch,
+        base_sequence=base_sequence,
+    ).buffers
     size = len(header) + len(body)
     length = varint(size + 1) if is_flexible else _INT32.pack(size)
     rest = b"".join((prefix[_INT32.size :], length, header, body, suffix))

@@ -22,7 +22,6 @@ from aioproducer.records.layout import (
     TAIL,
     TRANSACTIONAL,
 )
-from aioproducer.records.protocol import BatchBuilder
 from aioproducer.records.reader import (
     MAX_DECOMPRESSED_BYTES,
     DecodedRecord,
@@ -38,7 +37,6 @@ __all__ = [
     "EncodedBatch",
     "RecordBatch",
     "encode_batch",
-    "encode_single_record",
     "parse_header",
     "read_batches",
 ]
@@ -118,21 +116,6 @@ def encode_batch(
         count,
     )
     return EncodedBatch(_header(leader_epoch, tail, body), body, count, codec)
-
-
-def encode_single_record(
-    builder: BatchBuilder, producer_id: int, producer_epoch: int, base_sequence: int
-) -> EncodedBatch:
-    """Return a builder's records as a batch that is not compressed and of no transaction."""
-    return encode_batch(
-        builder.body(),
-        count=builder.count,
-        base_timestamp=builder.base_timestamp,
-        max_timestamp=builder.max_timestamp,
-        producer_id=producer_id,
-        producer_epoch=producer_epoch,
-        base_sequence=base_sequence,
-    )
 
 
 @cache

@@ -85,10 +85,6 @@ _TASKS = "aioproducer-"
 """Prefix of the names of a producer's tasks."""
 
 
-def _nothing() -> None:
-    """Do nothing."""
-
-
 def _is_interrupt(cause: KafkaError) -> bool:
     """Return whether a task was ended by an unexpected exception, not by a cancellation."""
     return isinstance(cause, ProducerFailedError) and cause.__cause__ is not None
@@ -215,8 +211,7 @@ class ProducerEngine:
         self._user_objects = UserObjects(config)
         # Interceptors are called before awaiters are resumed, as in Java.
         in_turn = self.interceptor_chain.sees_records
-        self._before_answer = _nothing if in_turn else self._wake_ups.hold
-        self._resume = _nothing if in_turn else self._wake_ups.run_now
+        self._resumed_at_once = None if in_turn else self._wake_ups
 
     def _make_sender_task(self) -> None:
         config = self.config
@@ -232,7 +227,7 @@ class ProducerEngine:
             on_event=self._on_event,
             on_end=self._on_task_end,
             transactions=self._transactions,
-            before_answer=self._before_answer,
+            wake_ups=self._resumed_at_once,
         )
 
     def _make_appender(self, wall_ms: Callable[[], int]) -> None:
@@ -724,7 +719,8 @@ class ProducerEngine:
     # -- events ----------------------------------------------------------------------------------
 
     def _on_network_event(self) -> None:
-        self._resume()
+        if self._resumed_at_once is not None:
+            self._resumed_at_once.run_now()
         acknowledged = self.sender_task.pop_acknowledged()
         if acknowledged is not None and not self.sender.waits_for_capacity(self.loop.time()):
             if self.accumulator.is_idle:  # else the next record is not likely to be sent directly

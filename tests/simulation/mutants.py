@@ -781,8 +781,10 @@ MUTANTS = (
     Mutant(
         "number a large single record one too high",
         "runtime/tasks/sender.py",
-        "            batch.encoded = encode_single_record(builder, *numbers)\n",
-        "            batch.encoded = encode_single_record(builder, *numbers[:2], numbers[2] + 1)\n",
+        "            batch.encoded = encoded = self._encoder.encode_one(batch)\n",
+        "            batch.base_sequence += 1\n"
+        "            batch.encoded = encoded = self._encoder.encode_one(batch)\n"
+        "            batch.base_sequence -= 1\n",
     ),
     Mutant(
         "refresh only the topic whose leader has moved",

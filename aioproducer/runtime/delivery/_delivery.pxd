@@ -171,7 +171,7 @@ cdef class WakeUps:
     cdef readonly object loop
     cdef object loop_reference
     cdef list due
-    cdef bint held
+    cdef public bint held  # schedule no loop callback until `run_now` is called
     cdef object done  # a future that is
 
     cdef push(self, object entry)

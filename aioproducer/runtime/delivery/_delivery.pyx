@@ -548,10 +548,6 @@ cdef class WakeUps:
         self.done = loop.create_future()
         self.done.set_result(None)
 
-    def hold(self):
-        """Schedule no loop callback until `run_now` is called."""
-        self.held = True
-
     cdef push(self, object entry):
         """Make a `Wait` or a `Callbacks` due."""
         if not self.due and not self.held:

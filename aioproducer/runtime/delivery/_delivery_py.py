@@ -79,13 +79,12 @@ class WakeUps:
     In pure Python each awaiter has a future of the loop, which resumes it.
     """
 
-    __slots__ = ("loop",)
+    __slots__ = ("held", "loop")
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self.loop: asyncio.AbstractEventLoop = loop
-
-    def hold(self) -> None:
-        """Announce a call of `run_now`; no effect here."""
+        self.held: bool = False
+        """Set before a call of `run_now`, so that no other call is scheduled; no effect here."""
 
     def run_now(self) -> None:
         """Resume awaiters that are due; no effect here, as the loop does it."""
@@ -281,9 +280,8 @@ class Delivery:
         outcome = batch.outcome
         if outcome is None or outcome.error is not None or batch.parts:
             return None
-        batch.receipt = receipt = Receipt(
-            *batch.topic_partition, outcome.base_offset, outcome.log_append_time_ms
-        )
+        receipt = Receipt(*batch.topic_partition, outcome.base_offset, outcome.log_append_time_ms)
+        batch.receipt = receipt
         return receipt
 
     def add_done_callback(self, callback: DoneCallback, *, context: Context | None = None) -> None:

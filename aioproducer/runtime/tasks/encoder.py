@@ -59,7 +59,7 @@ class BatchEncoder:
             if _lacks(batch, magic):
                 codec = self._codec_of(batch)
                 if codec is None or batch.wire_size < self._threshold:
-                    batch.encoded = self._encode(batch, magic, codec)
+                    batch.encoded = self.encode_one(batch, magic, codec)
                 else:
                     complete = False
         return complete
@@ -72,13 +72,13 @@ class BatchEncoder:
         left = [batch for batch in batches if _lacks(batch, magic)]
         try:
             jobs = [
-                loop.run_in_executor(self._executor, self._encode, b, magic, self._codec_of(b))
+                loop.run_in_executor(self._executor, self.encode_one, b, magic, self._codec_of(b))
                 for b in left
             ]
         except RuntimeError:
             # While the interpreter exits, threads accept no more work.
             for batch in left:
-                batch.encoded = self._encode(batch, magic, self._codec_of(batch))
+                batch.encoded = self.encode_one(batch, magic, self._codec_of(batch))
             return
         for batch, encoded in zip(left, await asyncio.gather(*jobs), strict=True):
             batch.encoded = encoded
@@ -88,9 +88,10 @@ class BatchEncoder:
         if self._executor is not None:
             self._executor.shutdown(wait=False)
 
-    def _encode(
-        self, batch: ProducerBatch, magic: int, codec: Codec | None
+    def encode_one(
+        self, batch: ProducerBatch, magic: int = MAGIC, codec: Codec | None = None
     ) -> EncodedBatch | EncodedMessageSet:
+        """Return an encoded batch, compressed if there is a `codec`."""
         builder = batch.builder
         if builder is None:
             raise IllegalStateError("a batch was encoded after it gave up its memory")

@@ -12,6 +12,7 @@ Invariants
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable, Sequence
 from functools import partial
 from math import inf
@@ -36,10 +37,9 @@ from aioproducer.net.client import NetworkClient, PreparedRequest
 from aioproducer.net.connection import Connection, InFlightRequest, outcome_of
 from aioproducer.net.versions import BrokerVersions
 from aioproducer.records import single_record_request
-from aioproducer.records.batch import encode_single_record
 from aioproducer.records.layout import MAGIC
 from aioproducer.records.message_set import magic_for
-from aioproducer.runtime.delivery import decode_plain_acknowledgement
+from aioproducer.runtime.delivery import WakeUps, decode_plain_acknowledgement
 from aioproducer.runtime.legacy_brokers import without_producer_ids
 from aioproducer.runtime.tasks.encoder import BatchEncoder
 from aioproducer.runtime.tasks.turns import TurnTask
@@ -75,6 +75,8 @@ _TRANSACTIONS_V2_SINCE = 12
 _ANSWERS = (BatchOutcome, Acknowledgement, ProduceResponse)
 _NO_TRANSACTION_TIMEOUT = 2**31 - 1
 _PRODUCER_ID = "producer id"
+_NAGLE_WINDOW_S = 0.0001
+"""Seconds that a few calls of `send()` take."""
 _REST = 6.0
 """Rest per time that the actions took. To handle their responses takes as long as the actions; a
 loop of sends needs the remainder to make more batches than have left."""
@@ -92,12 +94,33 @@ class Route(NamedTuple):
     template: ProduceRequestTemplate
 
 
+class Activity:
+    """The time of the last action or response: other records are likely to follow it soon.
+
+    uvloop's time has a resolution of one millisecond: a monotonic clock replaces it.
+    """
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        is_fine = isinstance(loop, asyncio.BaseEventLoop)
+        self.time: Callable[[], float] = loop.time if is_fine else time.monotonic
+        self.last_at: float = -inf
+
+    @property
+    def is_recent(self) -> bool:
+        """Whether the last action was less than 0.1 ms ago."""
+        return self.time() - self.last_at < _NAGLE_WINDOW_S
+
+    def on_acted(self) -> None:
+        """Set `last_at` to the current time."""
+        self.last_at = self.time()
+
+
 class SenderTask(TurnTask):
     """Run a `Sender` on the producer's loop.
 
     `after_turn` is called when a turn may have ended batches, `on_event` when a request has ended
-    without a response, `before_answer` before a response is handled: it has to cause a call of
-    `turn_at` afterwards.
+    without a response. After a response the caller calls `turn_at`, and `run_now` of `wake_ups`;
+    without these, the loop resumes the awaiters.
     """
 
     def __init__(
@@ -113,9 +136,10 @@ class SenderTask(TurnTask):
         on_event: Callable[[], None],
         on_end: Callable[[KafkaError | None], None],
         transactions: TransactionManager | None,
-        before_answer: Callable[[], None],
+        wake_ups: WakeUps | None,
     ) -> None:
         super().__init__("sender", loop, on_end)
+        self._activity = Activity(loop)
         self._sender = sender
         self._client = client
         self._metadata = metadata
@@ -128,7 +152,7 @@ class SenderTask(TurnTask):
         self._after_turn = after_turn
         self._on_event = on_event
         self._refreshes_always = not config.metadata_max_age_ms
-        self._before_answer = before_answer
+        self._wake_ups = wake_ups
         self._transactions = transactions
         self._gives_way = False
         self._rests_until = -inf
@@ -185,10 +209,10 @@ class SenderTask(TurnTask):
         It may while the task sleeps and either nothing is in flight, or only batches of one record
         are and no record was sent or acknowledged in the last 0.1 ms.
         """
-        wakeup, accumulator = self._wakeup, self._sender.accumulator
-        if wakeup.is_asleep and (
+        accumulator = self._sender.accumulator
+        if self._wakeup.is_asleep and (
             not accumulator.pinned
-            or (accumulator.has_only_single_records and not wakeup.was_recently_active)
+            or (accumulator.has_only_single_records and not self._activity.is_recent)
         ):
             return True
         self.wake()
@@ -230,9 +254,9 @@ class SenderTask(TurnTask):
         if gives_way and self._may_rest():
             await asyncio.sleep(0)  # a loop of sends that goes on calls `give_way` again
             return
-        now, began = self._loop.time(), self._wakeup.time()
+        now, began = self._loop.time(), self._activity.time()
         self._act(now)
-        ended = self._wakeup.time()
+        ended = self._activity.time()
         self._rests_until = ended + _REST * (ended - began)
         if self._sender.fatal_error is not None:
             raise self._sender.fatal_error
@@ -245,7 +269,7 @@ class SenderTask(TurnTask):
             await asyncio.sleep(0)
 
     def _may_rest(self) -> bool:
-        is_rested = self._wakeup.time() >= self._rests_until
+        is_rested = self._activity.time() >= self._rests_until
         return not is_rested and not self._sender.accumulator.expedited
 
     def _act(self, now: float) -> None:
@@ -261,7 +285,7 @@ class SenderTask(TurnTask):
                     self._prepare(node_id, batches, now)
                 case RequestIdentity(node_id):
                     self._request_identity(node_id, now)
-        self._wakeup.on_acted()
+        self._activity.on_acted()
 
     # -- the producer id -------------------------------------------------------------------------
 
@@ -401,8 +425,9 @@ class SenderTask(TurnTask):
     ) -> None:
         now = self._loop.time()
         if isinstance(answer, _ANSWERS):
-            self._wakeup.on_acted()
-            self._before_answer()
+            self._activity.on_acted()
+            if self._wake_ups is not None:
+                self._wake_ups.held = True
             if isinstance(answer, BatchOutcome):
                 self._sender.on_acknowledged(batches[0], answer, now)
                 self._acknowledged = batches[0].topic_partition
@@ -486,7 +511,7 @@ class SenderTask(TurnTask):
             self._not_dispatched(route.node_id, [batch], error)
         else:
             self._wakeup.advance(now + accumulator.settings.delivery_timeout)
-            self._wakeup.on_acted()
+            self._activity.on_acted()
             self._sender.on_dispatched_directly(route.node_id, batch)
         return True
 
@@ -534,18 +559,21 @@ class SenderTask(TurnTask):
     ) -> InFlightRequest:
         template, correlation_id = route.template, connection.next_correlation_id()
         expected = template.expected.prefix(correlation_id)
-        numbers = (batch.producer_id, batch.producer_epoch, batch.base_sequence)
         frame: Sequence[Buffer]
         if builder.size <= _COPIED_BYTES:
-            prefix = template.prefix(correlation_id)
-            frame = (
-                single_record_request(
-                    builder, prefix, template.suffix, template.is_flexible, *numbers
-                ),
+            request = single_record_request(
+                builder,
+                template.prefix(correlation_id),
+                template.suffix,
+                template.is_flexible,
+                batch.producer_id,
+                batch.producer_epoch,
+                batch.base_sequence,
             )
+            frame = (request,)
         else:
-            batch.encoded = encode_single_record(builder, *numbers)
-            frame = template.render(correlation_id, batch.encoded.buffers)
+            batch.encoded = encoded = self._encoder.encode_one(batch)
+            frame = template.render(correlation_id, encoded.buffers)
         return InFlightRequest(
             ProduceRequest,
             route.version,

@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Callable, Generator
 from math import inf
 
@@ -16,9 +15,6 @@ from aioproducer._util.tasks import start_later
 from aioproducer.errors import KafkaError, ProducerFailedError
 from aioproducer.errors.advice import ADVICE
 
-_NAGLE_WINDOW_S = 0.0001
-"""Seconds that a few calls of `send()` take."""
-
 
 class WakeupTimer:
     """Wake one task at a time it chooses, or when `wake` is called: a future with a timer.
@@ -26,32 +22,18 @@ class WakeupTimer:
     Any number of `wake()` calls before the next turn cause one turn, and none is lost. A timer is
     not moved to a later time. If it fires too early, it is set again without waking the task.
 
-    `until` is -inf while the task is awake. `acted_at` is the `time` at which the last action was
-    completed or the last response arrived. uvloop's time has a resolution of one millisecond: a
-    monotonic clock replaces it.
+    `until` is -inf while the task is awake.
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self.until: float = -inf
         self.is_asleep: bool = False
-        is_fine = isinstance(loop, asyncio.BaseEventLoop)
-        self.time: Callable[[], float] = loop.time if is_fine else time.monotonic
-        self.acted_at: float = -inf
         self._loop = loop
         self._future: asyncio.Future[None] | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._on_timer = self._timer_calls()
         self._timer_at = inf
         self._woken = False
-
-    @property
-    def was_recently_active(self) -> bool:
-        """Whether the last action was less than 0.1 ms ago: more records are likely to follow."""
-        return self.time() - self.acted_at < _NAGLE_WINDOW_S
-
-    def on_acted(self) -> None:
-        """Set `acted_at` to the current time."""
-        self.acted_at = self.time()
 
     def wake(self) -> None:
         """Wake the task."""

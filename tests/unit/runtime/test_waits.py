@@ -317,7 +317,7 @@ async def test_loop_is_not_asked_to_resume_an_awaiter_twice(monkeypatch, fast_pa
     monkeypatch.setattr(
         bench.loop, "call_soon", lambda *a, **k: calls.append(a) or call_soon(*a, **k)
     )
-    batch.owner.hold()
+    batch.owner.held = True
     bench.complete_oldest()
     assert not calls
     batch.owner.run_now()  # inside this task: so the loop is asked now

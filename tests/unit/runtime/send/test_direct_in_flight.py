@@ -17,7 +17,7 @@ from aioproducer import Producer
 from aioproducer.errors import KafkaError
 from aioproducer.net.response_protocol import ResponseProtocol
 from aioproducer.records.batch import read_batches
-from aioproducer.runtime.tasks.turns import _NAGLE_WINDOW_S
+from aioproducer.runtime.tasks.sender import _NAGLE_WINDOW_S
 from aioproducer.testing import TopicSpec
 from aioproducer.testing.virtual import VirtualKafka, run_virtual
 
@@ -77,7 +77,7 @@ def test_an_answered_awaiter_sends_while_others_are_in_flight() -> None:
                 await asyncio.sleep(delay)
                 for _ in range(20):
                     await producer.send_and_wait("t", b"v", partition=0)
-                    engine.sender_task._wakeup.acted_at = -inf  # what he does next takes a while
+                    engine.sender_task._activity.last_at = -inf  # what he does next takes a while
 
             engine = producer._engine
             assert engine is not None
@@ -123,7 +123,7 @@ def test_a_burst_gathers_however_long_its_second_record_takes() -> None:
             engine, readings = producer._engine, count()
             assert engine is not None
             # Between two clock readings a machine that is busy spends more than half a burst.
-            engine.sender_task._wakeup._clock = lambda: next(readings) * 0.6 * _NAGLE_WINDOW_S
+            engine.sender_task._activity.time = lambda: next(readings) * 0.6 * _NAGLE_WINDOW_S
             for number in range(9):
                 await producer.send("t", b"%d" % number, partition=0)
         assert [len(batch) for batch in batches_of(kafka, 0)] == [1, 8]

@@ -11,7 +11,7 @@ import pytest
 
 from aioproducer import Producer
 from aioproducer.errors import KafkaError, ProducerFailedError
-from aioproducer.runtime.tasks import sender as sender_task
+from aioproducer.runtime.tasks.encoder import BatchEncoder
 from aioproducer.testing.virtual import VirtualKafka, run_virtual
 from aioproducer.types import Persistence, TopicPartition
 
@@ -109,19 +109,17 @@ def test_a_record_whose_write_was_interrupted_may_be_written_although_it_is_purg
 def test_a_record_whose_request_finds_no_memory_fails_and_the_next_one_is_sent(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    encode = sender_task.encode_single_record
-
     def fail(*_: object) -> None:
-        monkeypatch.setattr(sender_task, "encode_single_record", encode)
+        monkeypatch.undo()
         raise MemoryError
 
     async def run(kafka: VirtualKafka) -> None:
         async with kafka.producer(linger_ms=0) as producer:
             for _ in range(3):
                 await producer.send_and_wait("t", b"v" * 5000)
-            monkeypatch.setattr(sender_task, "encode_single_record", fail)
+            monkeypatch.setattr(BatchEncoder, "encode_one", fail)
             delivery = await producer.send("t", b"v" * 5000)
-            assert sender_task.encode_single_record is encode
+            assert BatchEncoder.encode_one is not fail
             with pytest.raises(ProducerFailedError, match="MemoryError") as caught:
                 await delivery
             assert caught.value.persistence is Persistence.NOT_PERSISTED

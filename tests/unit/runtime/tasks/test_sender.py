@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import time
 
 import pytest
+from net.virtual import virtual_time
 
 from aioproducer import Producer
 from aioproducer.errors import ProducerFailedError
+from aioproducer.runtime.tasks.sender import Activity
 from aioproducer.testing.virtual import VirtualKafka, run_virtual
 
 
@@ -237,3 +240,32 @@ def test_other_tasks_run_between_two_requests_of_the_sender() -> None:
         await producer.close()
 
     run_virtual(run, topics={"t": 1})
+
+
+@pytest.mark.parametrize(("seconds", "is_recent"), [(0.00009, True), (0.0001, False), (0.5, False)])
+@virtual_time
+async def test_an_action_is_recent_for_a_tenth_of_a_millisecond(
+    seconds: float, is_recent: bool
+) -> None:
+    loop = asyncio.get_running_loop()
+    activity = Activity(loop)
+    assert not activity.is_recent
+    activity.on_acted()
+    assert activity.last_at == loop.time()
+    activity.time = lambda: seconds
+    activity.last_at = 0.0
+    assert activity.is_recent is is_recent
+
+
+@virtual_time
+async def test_actions_are_timed_by_the_clock_of_a_loop_with_a_fine_one() -> None:
+    loop = asyncio.get_running_loop()
+    assert Activity(loop).time() == loop.time()
+
+
+def test_actions_are_timed_by_a_monotonic_clock_where_the_loop_s_own_may_be_coarse() -> None:
+    class Coarse(asyncio.AbstractEventLoop):
+        def time(self) -> float:
+            return 0.0
+
+    assert Activity(Coarse()).time is time.monotonic

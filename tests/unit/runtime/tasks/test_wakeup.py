@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import gc
-import time
 import weakref
 from collections.abc import Callable
 from math import inf
 from random import Random
 from typing import Any
 
-import pytest
 from net.virtual import virtual_time
 
 from aioproducer.runtime.tasks.turns import WakeupTimer
@@ -83,7 +81,6 @@ async def test_a_task_that_has_not_slept_yet_is_awake_and_can_sleep() -> None:
     loop = asyncio.get_running_loop()
     wakeup = WakeupTimer(loop)
     assert not wakeup.is_asleep
-    assert not wakeup.was_recently_active
     began = loop.time()
     await wakeup.sleep(began + 5.0)
     assert loop.time() == began + 5.0
@@ -97,34 +94,6 @@ async def test_a_task_that_is_awake_has_no_time_at_which_it_wakes() -> None:
     await wakeup.sleep(loop.time() + 5.0)
     wakeup.begin_turn()
     assert wakeup.until == -inf
-
-
-@pytest.mark.parametrize(("seconds", "is_recent"), [(0.00009, True), (0.0001, False), (0.5, False)])
-@virtual_time
-async def test_an_action_is_recent_for_a_tenth_of_a_millisecond(
-    seconds: float, is_recent: bool
-) -> None:
-    loop = asyncio.get_running_loop()
-    wakeup = WakeupTimer(loop)
-    wakeup.on_acted()
-    assert wakeup.acted_at == loop.time()
-    wakeup.time = lambda: seconds
-    wakeup.acted_at = 0.0
-    assert wakeup.was_recently_active is is_recent
-
-
-@virtual_time
-async def test_actions_are_timed_by_the_clock_of_a_loop_with_a_fine_one() -> None:
-    loop = asyncio.get_running_loop()
-    assert WakeupTimer(loop).time() == loop.time()
-
-
-def test_actions_are_timed_by_a_monotonic_clock_where_the_loop_s_own_may_be_coarse() -> None:
-    class Coarse(asyncio.AbstractEventLoop):
-        def time(self) -> float:
-            return 0.0
-
-    assert WakeupTimer(Coarse()).time is time.monotonic
 
 
 class CountingLoop(VirtualLoop):
