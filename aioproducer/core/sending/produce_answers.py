@@ -10,7 +10,6 @@ from aioproducer.core.batching.batch import BatchOutcome
 from aioproducer.core.sending.produce_rules import DUPLICATE_SEQUENCE_NUMBER, ProduceAction
 from aioproducer.errors import KafkaError, error_from_code
 from aioproducer.types import TopicPartition
-from aioproducer.wire.acknowledgement import POSITION
 
 if TYPE_CHECKING:
     from aioproducer.core.batching.batch import ProducerBatch
@@ -87,24 +86,6 @@ def success_outcome(answer: PartitionProduceResponse) -> BatchOutcome:
     if answer.error_code == DUPLICATE_SEQUENCE_NUMBER or answer.base_offset < 0:
         return BatchOutcome()
     return outcome_at(answer.base_offset, answer.log_append_time_ms, answer.log_start_offset)
-
-
-def decode_plain_acknowledgement(
-    prefix: bytes, suffix: bytes, data: bytes, /
-) -> BatchOutcome | None:
-    """Return the outcome of a batch from a plain acknowledgement; None for any other response.
-
-    Args:
-        prefix: `ExpectedAcknowledgement.prefix` of the request.
-        suffix: `ACKNOWLEDGEMENT_SUFFIX`.
-    """
-    at = len(prefix)
-    if len(data) != at + POSITION.size + len(suffix):
-        return None
-    if not data.startswith(prefix) or not data.endswith(suffix):
-        return None
-    base_offset, stamped, log_start = POSITION.unpack_from(data, at)
-    return None if base_offset < 0 else outcome_at(base_offset, stamped, log_start)
 
 
 def outcome_at(base_offset: int, stamped: int, log_start: int) -> BatchOutcome:

@@ -1,7 +1,6 @@
 """`Delivery`, the outcome of one record: native or pure Python, as the fast path is.
 
-`_delivery.pyx` is native. `_delivery_py.py`, which documents a delivery, and
-`core.sending.produce_answers` are pure Python.
+`_delivery.pyx` is native, `_delivery_py.py`, which documents a delivery, pure Python.
 """
 
 from __future__ import annotations
@@ -17,8 +16,11 @@ FAST_PATH_IMPLEMENTATION: str = implementation_with(
 """`native` or `pure`: the implementation of deliveries and of the fast path, which makes them."""
 
 if TYPE_CHECKING or FAST_PATH_IMPLEMENTATION == "pure":
-    from aioproducer.core.sending.produce_answers import decode_plain_acknowledgement
-    from aioproducer.runtime.delivery._delivery_py import Delivery, WakeUps
+    from aioproducer.runtime.delivery._delivery_py import (
+        Delivery,
+        WakeUps,
+        decode_plain_acknowledgement,
+    )
 else:
     from aioproducer.runtime.delivery._delivery import (
         Delivery,

@@ -1,6 +1,6 @@
-from aioproducer.core.sending.produce_answers import (
-    decode_plain_acknowledgement as decode_plain_acknowledgement,
-)
 from aioproducer.runtime.delivery._delivery_py import Delivery as Delivery
 from aioproducer.runtime.delivery._delivery_py import Receipt as Receipt
 from aioproducer.runtime.delivery._delivery_py import WakeUps as WakeUps
+from aioproducer.runtime.delivery._delivery_py import (
+    decode_plain_acknowledgement as decode_plain_acknowledgement,
+)

@@ -172,7 +172,7 @@ cdef object writable_metadata():
 
 
 def decode_plain_acknowledgement(bytes prefix, bytes suffix, data, /):
-    """See `core.sending.produce_answers`."""
+    """See `_delivery_py.py`."""
     cdef Py_ssize_t at = len(prefix)
     cdef const uint8_t *seen
     cdef int64_t base_offset, stamped, log_start

@@ -1,5 +1,6 @@
 """`Delivery`, the outcome of one record as a future, in pure Python.
 
+Also here: decoding of a plain acknowledgement (`decode_plain_acknowledgement`).
 The native implementation, `_delivery.pyx`, has another await and memory layout and takes everything
 else from here; `delivery/__init__.py` exports the one in use.
 
@@ -21,9 +22,10 @@ from contextvars import Context, copy_context
 from typing import Any
 
 from aioproducer._checks.callables import makes_coroutines
-from aioproducer.core.batching.batch import ProducerBatch, name_of
+from aioproducer.core.batching.batch import BatchOutcome, ProducerBatch, name_of
 from aioproducer.errors import KafkaError, WrongLoopError
 from aioproducer.types import RecordMetadata, TimestampType
+from aioproducer.wire.acknowledgement import POSITION
 
 DoneCallback = Callable[["Delivery"], object]
 
@@ -350,6 +352,30 @@ def wake(future: object) -> None:
     """Resume one awaiter; a listener of its batch."""
     if isinstance(future, asyncio.Future) and not future.done():
         future.set_result(None)
+
+
+def decode_plain_acknowledgement(
+    prefix: bytes, suffix: bytes, data: bytes, /
+) -> BatchOutcome | None:
+    """Return the outcome of a batch from a plain acknowledgement; None for any other response.
+
+    Args:
+        prefix: `ExpectedAcknowledgement.prefix` of the request.
+        suffix: `ACKNOWLEDGEMENT_SUFFIX`.
+    """
+    at = len(prefix)
+    if len(data) != at + POSITION.size + len(suffix):
+        return None
+    if not data.startswith(prefix) or not data.endswith(suffix):
+        return None
+    base_offset, stamped, log_start = POSITION.unpack_from(data, at)
+    if base_offset < 0:
+        return None
+    return BatchOutcome(
+        base_offset,
+        stamped if stamped >= 0 else None,
+        log_start_offset=log_start if log_start >= 0 else None,
+    )
 
 
 def _loop_of(batch: ProducerBatch) -> asyncio.AbstractEventLoop:

@@ -9,7 +9,6 @@ import pytest
 from aioproducer.core.batching.batch import BatchOutcome
 from aioproducer.core.sending.produce_answers import (
     acknowledges,
-    decode_plain_acknowledgement,
     leader_hints,
     match_answers,
     named_record_errors,
@@ -19,7 +18,7 @@ from aioproducer.core.sending.produce_answers import (
 from aioproducer.core.sending.produce_rules import ProduceAction
 from aioproducer.errors import KafkaError
 from aioproducer.types import TopicPartition
-from aioproducer.wire.acknowledgement import ACKNOWLEDGEMENT_SUFFIX, POSITION, Acknowledgement
+from aioproducer.wire.acknowledgement import Acknowledgement
 from aioproducer.wire.messages.common import LeaderIdAndEpoch
 from aioproducer.wire.messages.produce import (
     BatchIndexAndErrorMessage,
@@ -47,47 +46,10 @@ def test_response_acknowledges_batches_of_its_topic_and_partitions(
     assert acknowledges(response, dispatch.batches) is is_acknowledged
 
 
-PREFIX = b"prefix"
-
-
-def plain(
-    base_offset: int = 0,
-    stamped: int = -1,
-    log_start: int = -1,
-    *,
-    prefix: bytes = PREFIX,
-    suffix: bytes = ACKNOWLEDGEMENT_SUFFIX,
-) -> bytes:
-    return prefix + POSITION.pack(base_offset, stamped, log_start) + suffix
-
-
 @pytest.mark.parametrize("number", [-1, 0, 5])
-def test_a_plain_acknowledgement_has_the_fields_of_the_broker(number: int) -> None:
-    data = plain(7, number, number)
+def test_a_missing_time_or_log_start_is_negative(number: int) -> None:
     known = number if number >= 0 else None
-    expected = BatchOutcome(7, known, None, log_start_offset=known)
-    assert decode_plain_acknowledgement(PREFIX, ACKNOWLEDGEMENT_SUFFIX, data) == expected
-    assert outcome_at(7, number, number) == expected
-
-
-def test_the_first_offset_of_a_log_is_an_acknowledgement() -> None:
-    outcome = decode_plain_acknowledgement(PREFIX, ACKNOWLEDGEMENT_SUFFIX, plain(0))
-    assert outcome is not None
-    assert outcome.base_offset == 0
-
-
-@pytest.mark.parametrize(
-    "data",
-    [
-        plain(-1),
-        plain() + b"\0",
-        plain()[:-1],
-        plain(prefix=b"Prefix"),
-        plain(suffix=ACKNOWLEDGEMENT_SUFFIX[:-1] + b"\1"),
-    ],
-)
-def test_any_other_response_is_not_plain(data: bytes) -> None:
-    assert decode_plain_acknowledgement(PREFIX, ACKNOWLEDGEMENT_SUFFIX, data) is None
+    assert outcome_at(7, number, number) == BatchOutcome(7, known, None, log_start_offset=known)
 
 
 @pytest.mark.parametrize(

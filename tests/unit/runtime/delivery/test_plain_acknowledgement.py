@@ -29,7 +29,7 @@ See = Callable[[ProduceRequestTemplate, bytes, int], BatchOutcome | None]
 
 
 @pytest.fixture(
-    params=["runtime.delivery._delivery", "core.sending.produce_answers"], scope="session"
+    params=["runtime.delivery._delivery", "runtime.delivery._delivery_py"], scope="session"
 )
 def see(request: pytest.FixtureRequest) -> See:
     """Return what a form reads in some bytes, as the response to a correlation id."""
@@ -102,6 +102,13 @@ def test_sees_no_answer_but_its_own(see: See) -> None:
     assert see(form(13, 3, topic_id=UUID(int=10)), data, 7) is None
     assert see(form(12, 3), data, 7) is None
     assert see(form(8, 3), data, 7) is None
+
+
+@pytest.mark.parametrize("number", [-1, 0, 5])
+def test_has_the_fields_of_the_broker(see: See, number: int) -> None:
+    data = answer(13, PartitionProduceResponse(3, 0, 0, number, number))
+    known = number if number >= 0 else None
+    assert see(form(13, 3), data, 7) == BatchOutcome(0, known, log_start_offset=known)
 
 
 @pytest.mark.parametrize("version", range(9, 13))
