@@ -28,6 +28,7 @@ from aioproducer.errors import (
     IllegalStateError,
     KafkaError,
     KafkaTimeoutError,
+    MetadataTimeoutError,
     WouldBlockError,
 )
 from aioproducer.records.bulk import Share
@@ -122,6 +123,8 @@ class BulkRun:
         self._transaction = self._open_transaction()
         self._targets: dict[str | None, BulkTarget] = {}
         self._may_wait = True
+        self._absent: set[tuple[str | None, int | None]] = set()
+        """Topics and partitions given with them for which a row has waited in vain."""
         self._outstanding: dict[ProducerBatch, _Tracked] = {}
         self._tracked = 0
         self._partitions: set[TopicPartition] = set()
@@ -287,6 +290,7 @@ class BulkRun:
         seen = self._engine.interceptor_chain
         outer = sys.exception()
         parts: RecordParts | None = None
+        name: str | None = None
         try:
             made = rows.record(row)
             parts = made if isinstance(made, tuple) else made.known
@@ -303,7 +307,7 @@ class BulkRun:
                 )
             if delivery is None:
                 record = (name, key, value, headers, partition, timestamp_ms)
-                if self._may_wait:
+                if self._may_wait and not self._is_absent(name, partition):
                     delivery = await self._waiting(
                         self._appender.append(
                             record, on_opened=on_opened, early=False, losses=self._losses
@@ -328,6 +332,8 @@ class BulkRun:
             if isinstance(error, KafkaTimeoutError):
                 # One row has waited `max_block_ms`; the waits of further rows must not add up.
                 self._may_wait = False
+                if isinstance(error, MetadataTimeoutError) and parts is not None:
+                    self._absent.add((name, parts[4]))
             self._engine.check_usable()
             if len(self.result.failed) % _REFUSALS_PER_TURN == 0:
                 # A refusal does not suspend: let other tasks run in between.
@@ -337,6 +343,14 @@ class BulkRun:
         sticks = self._sticks and partition is None and (key is None or not self._hashes_keys)
         self._track(delivery, number, self._target(name), sticks)
         return True
+
+    def _is_absent(self, topic: str, partition: object) -> bool:
+        """Return whether a row has waited in vain for this topic or partition, still unknown."""
+        if not self._absent or not isinstance(partition, int | None):
+            return False
+        meta = self._engine.metadata.topic(topic)
+        is_known = meta is not None and (partition or 0) < len(meta.partitions)
+        return not is_known and (topic, partition) in self._absent
 
     async def _finished(self, topic: str, row: RecordParts | PendingParts) -> RecordParts:
         if not self._may_wait:

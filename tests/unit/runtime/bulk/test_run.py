@@ -26,7 +26,7 @@ from aioproducer.errors import (
 from aioproducer.records.bulk import OpenBatches
 from aioproducer.runtime.bulk.result import SendManyInterruptedError
 from aioproducer.runtime.bulk.run import BulkRun
-from aioproducer.types import TopicPartition
+from aioproducer.types import Record, TopicPartition
 from aioproducer.wire.api_keys import ApiKey
 
 
@@ -241,6 +241,44 @@ def test_a_call_waits_for_memory_again_once_a_row_was_accepted_after_a_timeout()
         await producer.close()
 
     play(act, max_block_ms=1000)
+
+
+def test_a_call_waits_once_for_a_partition_that_is_absent() -> None:
+    async def act(stage: Stage) -> None:
+        producer = stage.producer
+        await producer.start()
+        await producer.warm_up(["t"])
+        began = stage.loop.time()
+        items = [Record(b"v" * 700, partition=number % 2) for number in range(8)]
+        result = await producer.send_many("t", items)
+        assert [failed.index for failed in result.failed] == [1, 3, 5, 7]
+        assert result.delivered == 4
+        assert stage.loop.time() - began < 2
+        await producer.close()
+
+    play(act, max_block_ms=1000)
+
+
+def test_a_call_waits_for_memory_of_a_partition_that_was_absent() -> None:
+    async def act(stage: Stage) -> None:
+        producer = stage.producer
+        await producer.start()
+        await producer.warm_up(["t"])
+
+        async def items() -> AsyncIterator[Record]:
+            yield Record(b"v" * 700, partition=2)
+            stage.world.cluster.create_partitions("t", 3)
+            yield Record(b"v" * 700, partition=0)
+            await asyncio.sleep(1)
+            for _ in range(3):
+                yield Record(b"v" * 700, partition=2)
+
+        result = await producer.send_many("t", items())
+        assert [failed.index for failed in result.failed] == [0]
+        assert result.delivered == 4
+        await producer.close()
+
+    play(act, max_block_ms=1000, metadata_max_age_ms=500)
 
 
 def test_items_are_not_accepted_before_the_first_metadata_and_only_one_waits_for_it() -> None:
