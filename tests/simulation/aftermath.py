@@ -458,8 +458,11 @@ class Aftermath:
             if is_cut and entry.state is CallState.ACCEPTED:
                 self._ledger.unrecovered.append(f"{entry.label} was accepted: {entry.error}")
 
-    async def close_unanswered(self) -> None:
-        """Close with a bound, beside a close without one, while no broker answers."""
+    async def close_unanswered(self, *, cancels: bool) -> None:
+        """Close with a bound, beside a close without one, while no broker answers.
+
+        Or cancel the close without a bound, which ends the delivery of records as well.
+        """
         world, producer, entries = self._world, self._producer, []
         if world.cluster.topics and producer.engine.failure is None:
             entries.append(await self._sent(min(world.cluster.topics), None, 0))
@@ -468,10 +471,17 @@ class Aftermath:
         for node_id in world.spec.nodes:
             held = Condition(Effect.HELD, node_id, until, direction=Direction.TO_CLIENT)
             world.network.weather.add(held)
-        await asyncio.gather(producer.close(), producer.close(_SLACK_S))
+        closing = asyncio.ensure_future(producer.close())
+        if cancels:
+            await asyncio.sleep(_SLACK_S)
+            closing.cancel()
+        await asyncio.gather(
+            closing, producer.close(None if cancels else _SLACK_S), return_exceptions=cancels
+        )
         took = world.now() - began
         if took > 2 * _SLACK_S:
-            self._ledger.late_ends.append(f"close({_SLACK_S}) took {took:.3f} s")
+            what = "a close after a cancelled one" if cancels else f"close({_SLACK_S})"
+            self._ledger.late_ends.append(f"{what} took {took:.3f} s")
         for entry in entries:
             await self._outcome_of(entry)
 
@@ -599,6 +609,9 @@ class Aftermath:
             entry.delivery = self._producer.send_nowait(topic, entry.value, partition=partition)
         except KafkaError as error:
             entry.state, entry.error = CallState.REFUSED, error
+        except Exception as error:
+            entry.state = CallState.UNKNOWN
+            self._ledger.undocumented.append(f"{entry.label}: send_nowait() raises {error!r}")
         else:
             entry.state = CallState.ACCEPTED
         entry.settled_at = self._world.now()

@@ -86,7 +86,7 @@ class MoreCalls(Workload):
             partition="partition",
             topic_column="topic",
         )
-        await self._call_in_bulk(draft, call, "send_arrow")
+        await self.call_in_bulk(draft, call, "send_arrow")
 
     async def _source_of(self, items: list[Record]) -> AsyncIterator[Item]:
         for number, item in enumerate(as_tuples(items)):

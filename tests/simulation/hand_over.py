@@ -14,6 +14,7 @@ from typing import Any
 from aioproducer.blocking.handle import DeliveryHandle, Refused
 from aioproducer.blocking.loop_side import LoopSideProducer
 from aioproducer.blocking.loop_thread import LoopThread
+from aioproducer.errors import BufferExhaustedError, BufferFullError
 from aioproducer.records import record_size_bound
 from aioproducer.records.batch import HEADER_SIZE
 from aioproducer.runtime.bulk.send_many import Item, SendManyResult
@@ -36,11 +37,18 @@ class _Loop(LoopThread):
 
 
 class _Handle(DeliveryHandle):
-    """A handle whose hand-over can be awaited."""
+    """A handle whose hand-over and outcome can be awaited, otherwise than by blocking a thread."""
 
     def __init__(self, thread: LoopThread) -> None:
         super().__init__(thread)
         self.outcome: asyncio.Future[Delivery | Refused] = asyncio.Future()
+
+    def __await__(self) -> Any:
+        delivery: Any = self.outcome.result()
+        return (yield from delivery.__await__())
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.outcome.result(), name)
 
     def hand_over(self, delivery: Delivery | Refused) -> None:
         """Resume the task."""
@@ -70,9 +78,14 @@ class HandingProducer:
         headers: Any,
         partition: int | None,
         timestamp_ms: int | None,
-    ) -> Delivery:
-        """Hand one record over, as `blocking.Producer.send`, and wait until it is appended."""
+    ) -> Any:
+        """Hand one record over, as `blocking.Producer.send`, and wait until it is appended.
+
+        Memory is waited for as long as for the delivery. Return the handle.
+        """
         submissions, handle = self._loop_side.submissions, _Handle(self._thread)
+        loop = asyncio.get_running_loop()
+        began = loop.time()
         entry = (handle, topic, value, key, headers, partition, timestamp_ms)
         if (partition or 0) < submissions.topics.get(topic, 0):
             self._handles = [each for each in self._handles if not each.done()]
@@ -83,8 +96,12 @@ class HandingProducer:
         outcome = await handle.outcome
         if isinstance(outcome, Refused):
             self._ledger.refused_later += 1
-            raise outcome.exception()
-        return outcome
+            error, waited_s = outcome.exception(), loop.time() - began
+            is_full = isinstance(error, BufferExhaustedError | BufferFullError)
+            if is_full and waited_s < self._producer.config.delivery_timeout_ms / 1000:
+                self._ledger.false_reports.append(f"refused after {waited_s:.3f} s: {error}")
+            raise error
+        return handle
 
     async def send_many(self, *arguments: Any) -> SendManyResult:
         """Send records after those that were handed over before."""
@@ -114,7 +131,7 @@ class HandingWorkload(Workload):
         cancelling = self._hesitating, self._regretting
         return [style for style in super()._styles() if style not in cancelling]
 
-    def _send_nowait(self, entry: Entry) -> bool:
+    def send_nowait(self, entry: Entry) -> bool:
         return False
 
     def _source_of(self, items: list[Record]) -> list[Item]:

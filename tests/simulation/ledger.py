@@ -164,5 +164,7 @@ class Ledger:
     """Whether records wait before their call, as those of a blocking producer."""
     refused_later: int = 0
     """Records that a blocking producer refused after its call, which count as failed."""
+    unread: int = 0
+    """Records of which `on_delivery_error` was told."""
     dropped: list[Entry] = field(default_factory=list)
     """Accepted entries whose delivery was thrown away."""

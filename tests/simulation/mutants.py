@@ -1922,6 +1922,82 @@ TRANSACTIONAL_MUTANTS += tuple(
     )
 )
 
+MUTANTS += tuple(
+    Mutant(*change)
+    for change in (
+        (
+            "wait for the partition of each row of a bulk call",
+            "runtime/bulk/run.py",
+            "                self._may_wait = False\n",
+            "                self._may_wait = True\n",
+        ),
+        (
+            "count the first attempts as retries",
+            "core/stats.py",
+            "        if batch.attempts > 1:\n",
+            "        if batch.attempts >= 1:\n",
+        ),
+        (
+            "give the longest queue no weight",
+            "core/batching/partitioners.py",
+            "accumulate(longest + 1 - size for size",
+            "accumulate(longest - size for size",
+        ),
+        (
+            "count batches as the rest of a flush",
+            "runtime/tasks/flush.py",
+            "counts[batch.topic_partition] += batch.count",
+            "counts[batch.topic_partition] += 1",
+        ),
+        (
+            "do not call what is added to a handle after the hand-over",
+            "blocking/handle.py",
+            "        if self._delivery is not None and not self._thread.post(self._attach):\n"
+            "            self._attach()\n",
+            "",
+        ),
+        (
+            "call on_delivery_error only with a line in the log",
+            "runtime/delivery/unhandled.py",
+            "        if self._on_delivery_error is not None:\n",
+            "        if self._on_delivery_error is not None and not self._unwritten:\n",
+        ),
+        (
+            "keep the last header of a name",
+            "serializers/calling.py",
+            "return tuple((name, content) for name, content in pairs)",
+            "return tuple({name: content for name, content in pairs}.items())",
+        ),
+        (
+            "go on with deliveries after a close is cancelled",
+            "runtime/engine.py",
+            "        except asyncio.CancelledError:\n            self._cut_drain()\n",
+            "        except asyncio.CancelledError:\n",
+        ),
+        (
+            "refuse what was handed over after one wait for memory",
+            "blocking/submission_queue.py",
+            "                await asyncio.sleep(_PAUSE_S)\n",
+            "                raise\n",
+        ),
+        (
+            "number the items of each block from 0",
+            "runtime/bulk/send_many.py",
+            "        number += len(rows.items)\n    if broken",
+            "    if broken",
+        ),
+        (
+            "remove all callbacks with one",
+            "runtime/delivery/_delivery_py.py",
+            "        if not left and self._cancelled != CANCELLING:\n",
+            "        if self._cancelled != CANCELLING:\n",
+            False,
+            False,
+            True,
+        ),
+    )
+)
+
 
 def hunt(mutant: Mutant, seeds: int) -> str | None:
     """The first seed that finds the mutant, with its oracles; None when none does."""

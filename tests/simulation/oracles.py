@@ -125,9 +125,11 @@ def contents_are_kept(e: Evidence) -> Iterator[str]:
         reported = (metadata.serialized_key_size, metadata.serialized_value_size)
         if not entry.whole and reported != tuple(sizes):
             yield f"{entry.label}: key and value have other sizes than {reported}"
-        promised, stored = metadata.timestamp_ms, record.timestamp_ms
-        if metadata.timestamp_type is TimestampType.CREATE_TIME and stored != promised:
-            yield f"{entry.label}: timestamp {stored}, acknowledged as {promised}"
+        stamps = [metadata.timestamp_ms, record.timestamp_ms]
+        if entry.timestamp_ms is not None:
+            stamps.append(entry.timestamp_ms)
+        if metadata.timestamp_type is TimestampType.CREATE_TIME and len({*stamps}) > 1:
+            yield f"{entry.label}: timestamps (acknowledged, stored, sent) {stamps}"
 
 
 def _differences(entry: Entry, record: DecodedRecord) -> Iterator[str]:
@@ -254,6 +256,8 @@ def no_failure_is_unhandled_that_was_read(e: Evidence) -> Iterator[str]:
     if e.transactions is not None:
         return
     reported = e.counts.unretrieved_failures
+    if e.ledger.unread != reported:
+        yield f"on_delivery_error was called for {e.ledger.unread} records, {reported} count"
     failed = e.counts.records_failed - e.ledger.refused_later
     unknown = sum(each.state is CallState.UNKNOWN for each in e.ledger.entries)
     most = len(e.ledger.dropped) + unknown

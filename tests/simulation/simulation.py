@@ -34,7 +34,6 @@ from aioproducer.testing.world.spec import Chance
 from aioproducer.testing.world.trace import Trace
 from aioproducer.testing.world.world import SimWorld
 from aioproducer.types import TopicPartition
-from simulation.aftermath import Aftermath
 from simulation.calls import MoreCalls
 from simulation.evidence import (
     Evidence,
@@ -54,6 +53,7 @@ from simulation.hand_over import HandingProducer, HandingWorkload
 from simulation.ledger import Alarm, CallState, Entry, Ledger
 from simulation.liveness import LivenessWatch, recovery_bound
 from simulation.oracles import Violation, judge, recoveries
+from simulation.results import ResultChecks
 from simulation.scenario import (
     CHAOS_S,
     Scenario,
@@ -85,7 +85,7 @@ _MOST_TURNS, _MOST_TURNS_PER_INSTANT = 400_000, 2000
 """Of the loop: a run takes up to 15,000, and 80,000 with days of pauses; an instant up to 300."""
 
 _PROBES = 4
-_SHARE_UNANSWERED = 0.3
+_SHARE_UNANSWERED, _SHARE_CANCELLED = 0.3, 0.15
 """Of the closes after all faults."""
 _MOST_LOST, _LOST_FOR_S = 8, 2.0
 """Requests for metadata that are lost while a producer starts, and records are sent already."""
@@ -267,7 +267,9 @@ class Simulation:
         except Exception as error:
             where = traceback.extract_tb(error.__traceback__)[-1]
             text = f"{error!r} in {where.name} of {where.filename}"
-            violations = [Violation("nothing_surprising_is_raised", text)]
+            before = self.ledger.undocumented
+            violations = [Violation("send_raises_what_it_documents", each) for each in before]
+            violations.append(Violation("nothing_surprising_is_raised", text))
         return Result(
             self.seed,
             self.scenario,
@@ -336,7 +338,8 @@ class Simulation:
     def make_producer(self, **arguments: Any) -> SimProducer:
         """One more producer under test; see `SimProducer`."""
         note_alarm = partial(self._note_alarm, arguments.get("purpose", "producer"))
-        arguments = {"on_data_loss": note_alarm, **arguments}
+        hooks = {"on_data_loss": note_alarm, "on_delivery_error": self._note_unread}
+        arguments = {**hooks, **arguments}
         producer = self._setup.producer(self.world, **arguments)
         self._liveness.add(producer)
         return producer
@@ -348,6 +351,10 @@ class Simulation:
         if not self.scenario.writes_by_id:
             lost |= names_deleted(self.world.cluster, where)
         self.ledger.alarms.append(Alarm(where, self.loop.time(), lost, producer))
+
+    def _note_unread(self, where: TopicPartition, count: int, error: KafkaError) -> None:
+        """The producer says that records have failed whose deliveries no task has read."""
+        self.ledger.unread += count
 
     async def _start_producer(self) -> SimProducer:
         """A user tries again: with a short `max_block_ms` a slow network can be too slow."""
@@ -403,7 +410,7 @@ class Simulation:
         self.world.heal()
         await asyncio.gather(*tasks)
         await asyncio.sleep(_SETTLING_S)
-        aftermath = Aftermath(producer, self.world, self.ledger)
+        aftermath = ResultChecks(producer, self.world, self.ledger)
         await aftermath.before_probes()
         await self._probe(producer)
         left = await self._bounded("flush", producer.flush())
@@ -414,8 +421,9 @@ class Simulation:
             missing = pool.total - pool.available
             self.ledger.late_ends.append(f"flush() is over and {missing} bytes are still in use")
         await aftermath.after_probes()
-        if self.chance.of("last close").random() < _SHARE_UNANSWERED:
-            await aftermath.close_unanswered()
+        drawn = self.chance.of("last close").random()
+        if drawn < _SHARE_UNANSWERED:
+            await aftermath.close_unanswered(cancels=drawn < _SHARE_CANCELLED)
         else:
             await self._bounded("close", aftermath.close())
 

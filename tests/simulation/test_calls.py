@@ -8,7 +8,9 @@ from unittest.mock import Mock
 
 import pytest
 
+from aioproducer.core.batching.batch import ProducerBatch
 from aioproducer.errors import BufferExhaustedError, RecordsFailedError
+from aioproducer.runtime.delivery import Delivery
 from aioproducer.types import RecordMetadata, TimestampType, TopicPartition
 from simulation.evidence import Log
 from simulation.ledger import CallState, Entry, Ledger
@@ -114,16 +116,60 @@ def test_sizes_of_a_record_that_are_not_true_are_found_out(
     assert len(list(contents_are_kept(evidence))) == found
 
 
+@pytest.mark.parametrize(
+    ("sent", "stored", "found"), [(None, 0, 0), (0, 0, 0), (7, 0, 1), (7, 7, 1)]
+)
+def test_a_timestamp_that_is_not_true_is_found_out(
+    sent: int | None, stored: int, found: int
+) -> None:
+    entry = _entry(b"<1>")
+    entry.metadata, entry.timestamp_ms = _METADATA, sent  # which says 0
+    record = SimpleNamespace(offset=4, key=None, value=b"<1>", headers=(), timestamp_ms=stored)
+    evidence = _evidence(entry, copies={}, log_of=lambda entry: _LOG, logs={_LOG: {4: record}})
+    assert len(list(contents_are_kept(evidence))) == found
+
+
 async def test_a_callback_before_the_outcome_is_found_out() -> None:
-    pending: Any = SimpleNamespace(done=lambda: False)
-    pending.add_done_callback = lambda callback: callback(pending)
+    calls: list[Any] = []
+    pending: Any = Mock(Delivery, done=lambda: False, add_done_callback=calls.append)
+    pending.remove_done_callback = calls.remove
     entry = _entry(b"1")
     entry.delivery = pending
     ledger = Ledger()
     nothing: Any = None
     work = Workload(nothing, nothing, ledger, nothing, nothing, purges=False)
     work._count_notices(entry)
+    assert len(calls) == 1
+    calls[0](pending)
     assert len(ledger.false_reports) == 1
+
+
+async def test_a_removed_callback_that_is_called_is_found_out() -> None:
+    calls: list[Any] = []
+    pending: Any = Mock(Delivery, done=lambda: False, add_done_callback=calls.append)
+    entry = _entry(b"1")
+    entry.delivery = pending
+    ledger, nothing = Ledger(), Mock()
+    Workload(nothing, nothing, ledger, nothing, nothing, purges=False)._count_notices(entry)
+    calls[-1](pending)
+    assert len(ledger.false_reports) == 1
+
+
+@pytest.mark.parametrize(("left", "found"), [(0, 1), (1, 1), (2, 0)])
+async def test_a_flush_that_counts_wrong_is_found_out(left: int, found: int) -> None:
+    async def flush(timeout: float) -> int:
+        return left
+
+    producer: Any = SimpleNamespace(flush=flush)
+    ledger, nothing = Ledger(), Mock()
+    work = Workload(producer, nothing, ledger, nothing, nothing, purges=False)
+    batch = ProducerBatch(_LOG.where, bytearray(), 0, now=0.0)
+    for index in (0, 1):
+        entry = _entry(b"1")
+        entry.delivery = Mock(done=lambda: False, batch_and_index=lambda at=index: (batch, at))
+        work._sent.append(entry)
+    await work._flush(0.1)
+    assert len(ledger.false_reports) == found
 
 
 @pytest.mark.parametrize(

@@ -103,6 +103,8 @@ class Workload:
                 self._trace(f"task {task} finds the producer closed")
             else:
                 self._ledger.surprises.append(f"task {task}: {error!r}")
+        except Exception as error:
+            self._ledger.undocumented.append(f"task {task}: a call raises {error!r}")
 
     async def _bursts(self, task: int, rng: random.Random, records: int, until: float) -> None:
         pace = until / records
@@ -174,7 +176,7 @@ class Workload:
 
     async def _dropping(self, draft: list[Entry], rng: random.Random) -> None:
         for number, entry in enumerate(draft):
-            accepted = number % 2 == 0 and self._send_nowait(entry)
+            accepted = number % 2 == 0 and self.send_nowait(entry)
             if accepted or await self.send(entry):
                 entry.delivery = None
                 self._ledger.dropped.append(entry)
@@ -209,14 +211,15 @@ class Workload:
             for each in draft
         ]
         call = self._producer.send_many(topic, self._source_of(items))
-        await self._call_in_bulk(draft, call, "send_many")
+        await self.call_in_bulk(draft, call, "send_many")
 
     def _source_of(self, items: list[Record]) -> Iterable[Item] | AsyncIterable[Item]:
         return items
 
-    async def _call_in_bulk(
+    async def call_in_bulk(
         self, draft: list[Entry], call: Awaitable[SendManyResult], what: str
     ) -> None:
+        """Awaits a call that sends these records, and compares its result with their number."""
         self._ledger.entries += draft
         now = self._loop.time()
         for entry in draft:
@@ -351,7 +354,7 @@ class Workload:
         topic = None if engine is None else engine.metadata.topic(entry.topic)
         return 0 if topic is None else len(topic.partitions)
 
-    def _send_nowait(self, entry: Entry) -> bool:
+    def send_nowait(self, entry: Entry) -> bool:
         """Sends one record unless `send` would have to wait; whether it was accepted."""
         try:
             entry.delivery = self._producer.send_nowait(**entry.arguments)
@@ -412,9 +415,10 @@ class Workload:
             entry.done_at = self._loop.time()
 
     def _count_notices(self, entry: Entry) -> None:
-        if entry.delivery is None:
+        waited_for: Any = entry.delivery
+        if waited_for is None:
             return
-        comes_late = entry.delivery.done()
+        comes_late = waited_for.done()
         entry.notices = 0
 
         def notice(delivery: Delivery) -> None:
@@ -424,18 +428,29 @@ class Workload:
             if not comes_late:
                 entry.done_at = self._loop.time()
 
-        entry.delivery.add_done_callback(notice)
+        def removed(delivery: Delivery) -> None:
+            self._ledger.false_reports.append(f"{entry.label}: a removed callback is called")
+
+        waited_for.add_done_callback(notice)
+        if isinstance(waited_for, Delivery) and not comes_late:
+            # As `asyncio.wait` with a timeout in another task.
+            waited_for.add_done_callback(removed)
+            waited_for.remove_done_callback(removed)
 
     async def _flush(self, timeout: float | None) -> None:
-        before = [entry for entry in self._sent if entry.delivery is not None]
+        before = [entry.delivery for entry in self._sent if entry.delivery is not None]
         if timeout is None:
             left = await self._flush_for_failures()
         else:
             left = await self._producer.flush(timeout)
         self._trace(f"flush({timeout}) leaves {left}")
-        pending = sum(not e.delivery.done() for e in before if e.delivery is not None)
-        if left == 0 and pending:
-            self._ledger.false_reports.append(f"flush() returned 0 with {pending} undelivered")
+        pending = [each for each in before if not each.done()]
+        # Parts of a split batch end one by one, and the deliveries of all with the last of them.
+        places = [each.batch_and_index() for each in pending]
+        without_outcome = sum(batch.outcome_of(index) is None for batch, index in places)
+        if without_outcome > left or (pending and not left):
+            text = f"flush() returned {left}, {without_outcome} of {len(pending)} are open"
+            self._ledger.false_reports.append(text)
 
     async def _flush_for_failures(self) -> int:
         """Flush without a bound, and compare the failures that it reports with those there were."""

@@ -1,0 +1,121 @@
+"""Checks of what calls and metrics of a producer report in a healed cluster.
+
+Owns: questions whose answer follows from the arguments of the calls. Not here: how long calls wait,
+what is refreshed, see `simulation.aftermath`.
+"""
+
+from __future__ import annotations
+
+from aioproducer.testing.world.faults import Shape
+from aioproducer.types import Record
+from simulation.aftermath import Aftermath
+from simulation.ledger import CallState, Entry
+from simulation.workload import Workload, as_tuples
+
+_ODD_HEADERS = (("h", b"1"), ("h", b"2"), ("", b""), ("none", None))
+_RECORDS = 4
+_REFUSED, _ABSENT, _INVALID = b"refused", 10**6, -1
+_WAITS, _MORE_THAN_A_BLOCK = 3, 520
+"""A bulk call reads its items in blocks of 512."""
+_LONG_BLOCK_MS, _SLACK_S = 20_000, 1.0
+
+
+class ResultChecks(Aftermath):
+    """The questions to the producer of a run, those about results last."""
+
+    async def after_probes(self) -> None:
+        """Ask once every record has its outcome."""
+        await super().after_probes()
+        if self._producer.engine.failure is None and self._world.cluster.topics:
+            await self._check_contents()
+            await self._check_totals()
+            await self._check_refused_rows()
+
+    async def _check_contents(self) -> None:
+        """Each call writes what it was given, also what is empty, zero or there twice."""
+        world, producer = self._world, self._producer
+        name, topic = min(world.cluster.topics.items())
+        work = Workload(
+            producer, Shape((), {}), self._ledger, world.trace, world.wall_ms, purges=False
+        )
+        await work.send(self._odd_entry(name))
+        await work.send_and_wait(self._odd_entry(name))
+        work.send_nowait(self._odd_entry(name))
+        rows = [self._odd_entry(name, 0) for _ in range(_RECORDS)]
+        items = [Record(e.value, e.key, e.headers, e.timestamp_ms, e.partition) for e in rows]
+        items[::2] = as_tuples(items[::2])
+        another = len(topic.partitions) - 1
+        call = producer.send_many(name, items, partition=another)
+        await work.call_in_bulk(rows, call, "send_many")
+        await producer.flush()
+
+    async def _check_totals(self) -> None:
+        """Totals grow by what is sent, those of its topic as well; statistics have what is open."""
+        await self._producer.flush()
+        name = min(self._world.cluster.topics)
+        before = self._totals(name)
+        entries = [await self._sent(name, None, 0) for _ in range(_RECORDS)]
+        deliveries = [entry.delivery for entry in entries if entry.delivery is not None]
+        found = self._producer.statistics()
+        pending = sum(not each.done() for each in deliveries)
+        if found.records_queued + found.records_in_flight != pending:
+            self._ledger.false_reports.append(f"{pending} are pending, statistics say {found}")
+        for entry in entries:
+            await self._outcome_of(entry)
+        batches = {each.batch_and_index()[0] for each in deliveries}
+        if any(entry.error for entry in entries) or any(batch.parts for batch in batches):
+            return
+        retried = sum(batch.count * (batch.attempts - 1) for batch in batches)
+        expected = {
+            "record-send-total": len(entries),
+            "record-acknowledged-total": len(entries),
+            "record-error-total": 0,
+            "record-retry-total": retried,
+            "batch-total": sum(batch.attempts for batch in batches),
+            "topic record-send-total": len(entries) + retried,
+            "topic record-error-total": 0,
+            "topic record-retry-total": retried,
+        }
+        after = self._totals(name)
+        grown = {total: after[total] - before.get(total, 0.0) for total in expected}
+        if grown != expected:
+            self._ledger.false_reports.append(f"totals grow by {grown} instead of {expected}")
+
+    def _totals(self, topic: str) -> dict[str, float]:
+        """Return the metrics of the producer and those of a topic."""
+        values: dict[str, float] = {}
+        for each in self._producer.all_metrics():
+            tags = dict(each.tags)
+            if tags.get("topic", topic) == topic and "node-id" not in tags:
+                values["topic " * ("topic" in tags) + each.name] = each.value
+        return values
+
+    async def _check_refused_rows(self) -> None:
+        """A bulk call says which rows are refused, and waits for the partition of one only."""
+        config, name = self._config, min(self._world.cluster.topics)
+        if config.max_block_ms >= _LONG_BLOCK_MS:
+            return
+        entries = [self._entry(name, None, 0) for _ in range(_WAITS)]
+        rows = [Record(_REFUSED, partition=_ABSENT + number) for number in range(_WAITS)]
+        for entry in entries:
+            entry.state = CallState.UNKNOWN
+            rows += [Record(entry.value, partition=0), Record(_REFUSED, partition=_ABSENT)]
+        rows += [Record(_REFUSED, partition=_INVALID)] * _MORE_THAN_A_BLOCK
+        began = self._world.now()
+        result = await self._producer.send_many(name, rows)
+        took = self._world.now() - began
+        for entry in entries:
+            entry.settled_at = self._world.now()
+        if took > config.max_block_ms / 1000 + _SLACK_S:
+            self._ledger.late_ends.append(f"send_many of {len(rows)} rows took {took:.3f} s")
+        expected = [number for number, row in enumerate(rows) if row.value == _REFUSED]
+        refused = [each.index for each in result.failed if rows[each.index].value == _REFUSED]
+        if refused != expected:
+            self._ledger.false_reports.append(f"send_many of {len(rows)} rows refuses {refused}")
+
+    def _odd_entry(self, topic: str, partition: int | None = None) -> Entry:
+        """Return a record that no call was made for yet, with odd contents."""
+        self._number += 1
+        name = b"<odd/%d>" % self._number
+        now = self._world.now()
+        return Entry(name, -1, topic, partition, b"", name, _ODD_HEADERS, 0, now)
