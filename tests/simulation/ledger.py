@@ -165,6 +165,6 @@ class Ledger:
     refused_later: int = 0
     """Records that a blocking producer refused after its call, which count as failed."""
     unread: int = 0
-    """Records of which `on_delivery_error` was told."""
+    """Records for which `on_delivery_error` was called."""
     dropped: list[Entry] = field(default_factory=list)
     """Accepted entries whose delivery was thrown away."""

@@ -1932,6 +1932,12 @@ MUTANTS += tuple(
             "                self._may_wait = True\n",
         ),
         (
+            "wait for an absent partition again after each batch of a bulk call",
+            "runtime/bulk/run.py",
+            "self._may_wait and not self._is_absent(name, partition)",
+            "self._may_wait",
+        ),
+        (
             "count the first attempts as retries",
             "core/stats.py",
             "        if batch.attempts > 1:\n",

@@ -6,6 +6,8 @@ what is refreshed, see `simulation.aftermath`.
 
 from __future__ import annotations
 
+from aioproducer.errors import KafkaError
+from aioproducer.testing.broker import TopicSpec
 from aioproducer.testing.world.faults import Shape
 from aioproducer.types import Record
 from simulation.aftermath import Aftermath
@@ -17,6 +19,7 @@ _RECORDS = 4
 _REFUSED, _ABSENT, _INVALID = b"refused", 10**6, -1
 _WAITS, _MORE_THAN_A_BLOCK = 3, 520
 """A bulk call reads its items in blocks of 512."""
+_NEW_TOPICS = ("zz-warm-1", "zz-warm-2")
 _LONG_BLOCK_MS, _SLACK_S = 20_000, 1.0
 
 
@@ -30,6 +33,7 @@ class ResultChecks(Aftermath):
             await self._check_contents()
             await self._check_totals()
             await self._check_refused_rows()
+            await self._check_warm_up()
 
     async def _check_contents(self) -> None:
         """Each call writes what it was given, also what is empty, zero or there twice."""
@@ -112,6 +116,23 @@ class ResultChecks(Aftermath):
         refused = [each.index for each in result.failed if rows[each.index].value == _REFUSED]
         if refused != expected:
             self._ledger.false_reports.append(f"send_many of {len(rows)} rows refuses {refused}")
+
+    async def _check_warm_up(self) -> None:
+        """After `warm_up`, no record of the topics has to wait, unless for a serializer."""
+        if self._config.value_serializer is not None:
+            return
+        for name in _NEW_TOPICS:
+            self._world.cluster.create_topic(name, TopicSpec(1, 1))
+        try:
+            await self._producer.warm_up(_NEW_TOPICS)
+        except KafkaError as error:
+            self._ledger.unrecovered.append(f"warm_up() raises {error}")
+            return
+        for name in _NEW_TOPICS:
+            entry = self._sent_nowait(name, 0)
+            if entry.error is not None:
+                self._ledger.false_reports.append(f"{entry.label} after warm_up(): {entry.error}")
+            await self._outcome_of(entry)
 
     def _odd_entry(self, topic: str, partition: int | None = None) -> Entry:
         """Return a record that no call was made for yet, with odd contents."""

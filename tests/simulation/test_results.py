@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
@@ -20,7 +20,7 @@ from aioproducer.serializers.calling import header_pairs
 from aioproducer.types import HeaderPairs, HeadersInput
 from simulation import Setup, SimProducer, Simulation, run_seed
 
-_SEED = 2
+_SEED = 3
 """Of a run in peace, whose last close is cancelled."""
 _SEED_THAT_HANDS_OVER = 104
 
@@ -87,6 +87,16 @@ def test_failures_that_are_not_passed_to_on_delivery_error_are_found_out(
 ) -> None:
     monkeypatch.setattr(Simulation, "_note_unread", lambda self, *arguments: None)
     assert "no_failure_is_unhandled_that_was_read" in _oracles_of(_SEED)
+
+
+class _WarmsUpTheFirst(SimProducer):
+    async def warm_up(self, topics: Sequence[str]) -> None:
+        await super().warm_up(topics[:1])
+
+
+def test_a_warm_up_of_one_topic_only_is_found_out() -> None:
+    oracle = "what_calls_return_is_true"
+    assert oracle in _oracles_of(_SEED, Setup(producer=_WarmsUpTheFirst))
 
 
 class _RaisesUndocumented(SimProducer):

@@ -124,7 +124,7 @@ class BulkRun:
         self._targets: dict[str | None, BulkTarget] = {}
         self._may_wait = True
         self._absent: set[tuple[str | None, int | None]] = set()
-        """Topics and partitions given with them for which a row has waited in vain."""
+        """Topics, with the partition given if any, for which the wait of a row has timed out."""
         self._outstanding: dict[ProducerBatch, _Tracked] = {}
         self._tracked = 0
         self._partitions: set[TopicPartition] = set()
@@ -345,7 +345,7 @@ class BulkRun:
         return True
 
     def _is_absent(self, topic: str, partition: object) -> bool:
-        """Return whether a row has waited in vain for this topic or partition, still unknown."""
+        """Return whether the wait of a row for it has timed out, and metadata still lack it."""
         if not self._absent or not isinstance(partition, int | None):
             return False
         meta = self._engine.metadata.topic(topic)
