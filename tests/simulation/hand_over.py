@@ -146,6 +146,12 @@ class HandingWorkload(Workload):
         entry.asked_at = entry.settled_at or entry.asked_at
         return accepted
 
+    def _count_notices(self, entry: Entry) -> None:
+        """A second callback of a handle leaves the first one alone."""
+        super()._count_notices(entry)
+        if entry.delivery is not None:
+            entry.delivery.add_done_callback(lambda _: None)
+
     async def _one_by_one(self, draft: list[Entry], rng: random.Random) -> None:
         for entry in draft:
             if await self.send(entry):

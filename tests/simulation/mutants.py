@@ -1963,6 +1963,12 @@ MUTANTS += tuple(
             "",
         ),
         (
+            "call the first callback of a handle with each later one",
+            "blocking/handle.py",
+            "            watchers, self._watchers = self._watchers or (), None\n",
+            "            watchers = self._watchers or ()\n",
+        ),
+        (
             "call on_delivery_error only with a line in the log",
             "runtime/delivery/unhandled.py",
             "        if self._on_delivery_error is not None:\n",
