@@ -48,13 +48,11 @@ from simulation.waiting import (
     _beyond_limits,
     _derived_state_is_old,
     _differs_from_its_request,
-    _earlier_dials_count,
     _kept_without_use,
     _never_lingers,
     _new_topic_waits,
     _not_asked_after_last_connection,
     _not_asked_after_refusal,
-    _not_dialed,
     _pauses_too_long,
     _placed_elsewhere,
     _placed_without_batches,
@@ -179,24 +177,6 @@ def test_a_session_that_is_renewed_after_its_end_or_use_is_found_out(
     )
     engine: Any = SimpleNamespace(client=SimpleNamespace(_links=lambda: [link]))
     assert len(list(_renewed_late(engine, 1.0))) == found
-
-
-@pytest.mark.parametrize(
-    ("due_at", "is_dialing", "retry_at", "found"),
-    [(1.0, False, 0.8, 1), (1.0, True, 0.8, 0), (1.0, False, 0.95, 0), (2.0, False, 0.8, 0)],
-)
-def test_a_broker_that_is_not_dialed_is_found_out(
-    due_at: float, is_dialing: bool, retry_at: float, found: int
-) -> None:
-    link = SimpleNamespace(
-        is_dialing=is_dialing, _retry_at=retry_at, can_connect=lambda now: now >= retry_at
-    )
-    client = SimpleNamespace(
-        _brokers={1: link}, _bootstrap={}, _links=lambda: [link], any_connected=lambda: False
-    )
-    metadata = SimpleNamespace(next_update_at=lambda now: due_at)
-    engine: Any = SimpleNamespace(client=client, metadata=metadata)
-    assert len(list(_not_dialed(engine, 1.0))) == found
 
 
 def test_the_numbers_on_the_wire_are_those_of_each_attempt() -> None:
@@ -671,25 +651,6 @@ def test_another_turn_that_has_something_to_do_is_found_out(
     assert len(list(turns.broken())) == found
 
 
-@pytest.mark.parametrize(
-    ("state", "found"),
-    [
-        ({}, 1),
-        ({"_failures": 1}, 0),
-        ({"_proved_useful": False}, 0),
-        ({"last_attempt_at": 3.0}, 0),
-        ({"versions": object()}, 0),
-    ],
-)
-def test_failed_dials_that_count_after_a_useful_connection_are_found_out(
-    state: dict[str, Any], found: int
-) -> None:
-    known = {"_failures": 2, "_proved_useful": True, "last_attempt_at": 1.0, "versions": None}
-    link = SimpleNamespace(lost_at=2.0, node=SimpleNamespace(id=7), **known | state)
-    engine: Any = SimpleNamespace(client=SimpleNamespace(_links=lambda: [link]))
-    assert len(list(_earlier_dials_count(engine, 3.0))) == found
-
-
 _OPEN = {"attempts": 0, "full": False, "urgent": False, "gathering": False, "created_at": 0.5}
 
 
@@ -1093,14 +1054,15 @@ def test_more_records_or_memory_than_allowed_are_found_out(
         ({}, False, 0),
         ({"_last_used": 1.0}, False, 1),
         ({"_last_used": 1.0, "in_flight": 1}, False, 0),
-        ({"_last_used": 1.0, "in_handshake": True}, False, 0),
+        ({"_last_used": 1.0, "is_dialing": True}, False, 0),
     ],
 )
 def test_a_connection_that_is_kept_without_use_is_found_out(
     state: dict[str, Any], has_left: bool, found: int
 ) -> None:
-    known = {"is_open": True, "in_flight": 0, "in_handshake": False, "_last_used": 2.0}
-    link = Mock(_connection=SimpleNamespace(**known | state))
+    known = {"is_open": True, "in_flight": 0, "_last_used": 2.0, "is_dialing": False}
+    connection = SimpleNamespace(**known | state)
+    link = Mock(_connection=connection, is_dialing=connection.is_dialing)
     client = SimpleNamespace(
         _links=lambda: [] if has_left else [link], _retired={link} if has_left else set()
     )

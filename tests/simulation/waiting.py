@@ -28,6 +28,7 @@ from aioproducer.net.client import NodeNotReady
 from aioproducer.net.connection import IdleConnectionError
 from aioproducer.wire.messages.produce import ProduceRequest
 from aioproducer.wire.messages.sasl_handshake import SaslHandshakeRequest
+from simulation.links import Dials, earlier_dials_count, unsupported_versions
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -564,18 +565,6 @@ def _renewed_late(engine: ProducerEngine, now: float) -> Iterator[str]:
             yield f"the session with node {link.node.id} was to be renewed at {link._renew_at:.3f}"
 
 
-def _not_dialed(engine: ProducerEngine, now: float) -> Iterator[str]:
-    """Brokers that could be dialed while metadata are due and no broker can be asked."""
-    client = engine.client
-    links = list((client._brokers or client._bootstrap).values())
-    if engine.metadata.next_update_at(now) > now or client.any_connected():
-        return
-    if not any(link.is_dialing for link in client._links()):
-        waiting = [now - link._retry_at for link in links if link.can_connect(now)]
-        if waiting and max(waiting) > _LATE_S:
-            yield f"metadata are due, and a broker could be dialed for {max(waiting):.3f} s"
-
-
 def _sleeps_past_a_node(engine: ProducerEngine, now: float) -> Iterator[str]:
     """The sender wakes when a backoff or throttle time of a node with ready partitions ends.
 
@@ -761,7 +750,7 @@ def _kept_without_use(engine: ProducerEngine, now: float) -> Iterator[str]:
         idle_s = now - connection._last_used
         if link in engine.client._retired:
             yield f"the connection to node {link.node.id} is kept, which has left"
-        elif 0 < max_idle_s < idle_s - _LATE_S and not connection.in_handshake:
+        elif 0 < max_idle_s < idle_s - _LATE_S and not link.is_dialing:
             yield f"the connection to node {link.node.id} is idle for {idle_s:.3f} s"
 
 
@@ -821,14 +810,6 @@ def _pauses_too_long(engine: ProducerEngine, now: float) -> Iterator[str]:
         most_s = _JITTER * min(longest_s, initial_s * 2.0 ** (failures - 1))
         if error is not None and pause_s > most_s + _LATE_S:
             yield f"{what} is asked for in {pause_s:.3f} s, after {failures} failures"
-
-
-def _earlier_dials_count(engine: ProducerEngine, now: float) -> Iterator[str]:
-    """Failed dials before a connection that has answered, which count for the next backoff."""
-    for link in engine.client._links():
-        is_first = link._proved_useful and link.last_attempt_at < link.lost_at
-        if is_first and link.versions is None and link._failures > 1:
-            yield f"node {link.node.id} has answered, and {link._failures} failures count"
 
 
 def _refreshed_late(engine: ProducerEngine, now: float) -> Iterator[str]:
@@ -924,7 +905,6 @@ _RULES = (
     _several_before_the_first,
     _waits_though_leader_changed,
     _renewed_late,
-    _not_dialed,
     _sleeps_past_a_node,
     _placed_elsewhere,
     _not_asked_after_refusal,
@@ -937,7 +917,8 @@ _RULES = (
     _split_in_doubt,
     _not_asked_after_last_connection,
     _pauses_too_long,
-    _earlier_dials_count,
+    earlier_dials_count,
+    unsupported_versions,
     _planned_late,
     _absent_and_not_wanted,
     _refreshed_late,
@@ -958,4 +939,5 @@ STEPS: Sequence[type[Steps]] = (
     MemoryLine,
     Throttling,
     IdleConnections,
+    Dials,
 )

@@ -1,0 +1,131 @@
+"""Rules for links: which broker is dialed, when again, for how long; versions of requests.
+
+Owns: what must be true of the links to brokers at an idle moment. Not here: what is sent on them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from math import inf
+from typing import TYPE_CHECKING, NamedTuple
+
+from aioproducer.net.link import DIAL_TIMEOUT_S
+
+if TYPE_CHECKING:
+    from aioproducer.net.link import BrokerLink
+    from aioproducer.runtime.engine import ProducerEngine
+
+_LATE_S = 0.1
+"""How late a step may be."""
+_TURNS_S = 0.03
+"""What turns of a slow loop take between a failure and the next idle moment."""
+_JITTER = 1.2
+"""Of a backoff."""
+_SMALLEST_SHARE = 0.25
+"""Of the setup timeout, for one of several addresses."""
+
+
+class _Seen(NamedTuple):
+    """A link at the last idle moment, with its failures since a useful connection."""
+
+    retry_at: float = -inf
+    lost_at: float = -inf
+    is_open: bool = False
+    failures: int = 0
+
+
+class Dials:
+    """The dials to each broker; `check` it whenever the loop is idle."""
+
+    def __init__(self) -> None:
+        self._links: dict[BrokerLink, _Seen] = {}
+
+    def check(self, engine: ProducerEngine, now: float) -> Iterator[str]:
+        """Yield dials that begin again too soon, end before their time, or take too long."""
+        config, before, self._links = engine.config, self._links, {}
+        first_s, longest_s = (
+            config.reconnect_backoff_ms / 1000,
+            config.reconnect_backoff_max_ms / 1000,
+        )
+        request_s = config.request_timeout_ms / 1000
+        setup_s = config.socket_connection_setup_timeout_ms / 1000
+        longest_setup_s = config.socket_connection_setup_timeout_max_ms / 1000
+        yield from not_dialed(engine, now)
+        for link in engine.client._links():
+            seen = before.get(link, _Seen())
+            now_seen = self._links[link] = _as_seen(link, seen, longest_s)
+            took_s = now - link.last_attempt_at
+            if link.is_dialing and took_s > longest_setup_s + request_s + _LATE_S:
+                yield f"node {link.node.id} is dialed for {took_s:.3f} s"
+            if now_seen.retry_at == seen.retry_at:
+                continue
+            least_s = min(first_s * 2.0 ** (now_seen.failures - 1), longest_s) * (2 - _JITTER)
+            pause_s = link._retry_at - now
+            if pause_s < least_s - _TURNS_S:
+                yield (
+                    f"node {link.node.id} may be dialed in {pause_s:.3f} s, after "
+                    f"{now_seen.failures} failures"
+                )
+            least_s = min(request_s, setup_s * (2 - _JITTER) * _SMALLEST_SHARE) - _TURNS_S
+            if _has_timed_out(link.last_error) and took_s < least_s:
+                yield f"node {link.node.id} was dialed for {took_s:.3f} s: {link.last_error}"
+
+
+def _as_seen(link: BrokerLink, before: _Seen, longest_s: float) -> _Seen:
+    """Return the link as it is now; a useful connection or an idle one ends a row of failures."""
+    connection, failures = link._connection, before.failures
+    is_open = connection is not None and connection.is_open
+    if link._retry_at != before.retry_at:
+        is_lost = link.lost_at != before.lost_at
+        if is_lost and (link._proved_useful or link.lost_at - link.ready_since >= longest_s):
+            failures = 0
+        failures += 1
+    elif before.is_open and not is_open:
+        failures = 0
+    return _Seen(link._retry_at, link.lost_at, is_open, failures)
+
+
+def _has_timed_out(error: BaseException | None) -> bool:
+    while error is not None and not isinstance(error, TimeoutError):
+        error = error.__cause__
+    return error is not None
+
+
+def not_dialed(engine: ProducerEngine, now: float) -> Iterator[str]:
+    """Brokers that could be dialed while metadata are due and no broker can be asked.
+
+    While brokers are known, bootstrap servers are dialed only by producers that rebootstrap. A dial
+    that takes long is no reason to wait.
+    """
+    client = engine.client
+    if engine.metadata.next_update_at(now) > now or client.any_connected():
+        return
+    rebootstraps = engine.config.metadata_recovery_strategy == "rebootstrap"
+    links = list(client._bootstrap.values()) if rebootstraps or not client._brokers else []
+    links += client._brokers.values()
+    slow_at = [each.last_attempt_at + DIAL_TIMEOUT_S for each in client._links() if each.is_dialing]
+    since = max(slow_at, default=-inf)
+    waiting = [now - max(link._retry_at, since) for link in links if link.can_connect(now)]
+    if waiting and max(waiting) > _LATE_S:
+        yield f"metadata are due, and a broker could be dialed for {max(waiting):.3f} s"
+
+
+def earlier_dials_count(engine: ProducerEngine, now: float) -> Iterator[str]:
+    """Failed dials before a connection that has answered, which count for the next backoff."""
+    for link in engine.client._links():
+        is_first = link._proved_useful and link.last_attempt_at < link.lost_at
+        if is_first and link.versions is None and link._failures > 1:
+            yield f"node {link.node.id} has answered, and {link._failures} failures count"
+
+
+def unsupported_versions(engine: ProducerEngine, now: float) -> Iterator[str]:
+    """Requests in versions that the broker does not support."""
+    for link in engine.client._links():
+        connection, versions = link._connection, link.versions
+        if connection is None or versions is None:
+            continue
+        for request in (*connection._awaiting, *connection._unflushed):
+            key = request.kind.API_KEY
+            lowest, highest = versions.ranges.get(key or 0, (0, -1))
+            if key is not None and not lowest <= request.version <= highest:
+                yield f"{key.name} v{request.version} is sent to node {link.node.id}"
