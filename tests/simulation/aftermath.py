@@ -30,6 +30,7 @@ from aioproducer.testing.world.world import SimWorld
 from aioproducer.types import NO_LEADER
 from simulation.kept import kept_ends, kept_topics
 from simulation.ledger import CallState, Entry, Ledger
+from simulation.reconnections import Reconnections
 
 _TASK = -2
 _KEYS, _TWO_REQUESTS = 4, 2
@@ -39,8 +40,6 @@ _WEIGHTS_AGE_S = 0.003
 """After that long the weights of partitions are set again."""
 _MOST_TOPICS = 40
 """Each may have to wait for its metadata, and a run may have hundreds."""
-_PORT, _OTHER_PORT = 9092, 9093
-_SHORT_TRIGGER_MS = 1000
 _SHORT_AGE_MS = 2000
 _SLACK_S, _UNANSWERED_S = 1.0, 60.0
 _LEAST_BLOCK_MS = 3000
@@ -96,9 +95,10 @@ class Aftermath:
             await self._check_cancelled_bulk()
             await self._check_new_topic()
             await self._check_refused_topic()
+            await self._check_refresh_beside_a_new_topic()
             await self._check_throttling()
             await self._check_oblivion()
-            await self._check_addresses()
+            await Reconnections(self._producer, self._world, self._ledger, self._sent).check()
             await self._check_one_bound()
             await self._check_adaptive_linger()
             await self._check_refused_logins()
@@ -438,6 +438,19 @@ class Aftermath:
                 f"{entry.label}, refused, after {took:.1f} s: {entry.error}"
             )
 
+    async def _check_refresh_beside_a_new_topic(self) -> None:
+        """A refresh is of all topics, also if a new topic is requested before the pause ends."""
+        metadata, waits = self._producer.engine.metadata, self._producer.engine.metadata_task.waits
+        until = self._world.now() + self._config.max_block_ms / 1000
+        await waits.refresh(until)
+        began = self._world.now()
+        sending = asyncio.ensure_future(self._sent(f"{_NEW_TOPIC}-2", None, 0))
+        is_answered = await waits.refresh(until)
+        if is_answered and metadata.refreshed_at <= began:
+            text = f"a refresh of {began:.3f} ends, the metadata are of {metadata.refreshed_at:.3f}"
+            self._ledger.false_reports.append(text)
+        await self._outcome_of(await sending)
+
     async def close(self) -> None:
         """Close while calls wait: what is accepted is delivered, the others are refused at once."""
         name = min(self._world.cluster.topics, default=None)
@@ -521,34 +534,6 @@ class Aftermath:
         kept = kept_topics(self._producer.engine, topics)
         if kept:
             self._ledger.false_reports.append(f"topics are kept that are not used: {kept}")
-
-    async def _check_addresses(self) -> None:
-        """Brokers that are given other names, or other ports, are found there.
-
-        Not if some dials in a row make the producer go back to its bootstrap servers.
-        """
-        config = self._config
-        if config.metadata_max_age_ms > _SHORT_AGE_MS:
-            return
-        if config.metadata_recovery_rebootstrap_trigger_ms <= _SHORT_TRIGGER_MS:
-            return
-        world = self._world
-        names = {node_id: world.cluster.brokers[node_id].host for node_id in world.spec.nodes}
-        names |= {node_id: f"moved-{node_id}.sim" for node_id in names if node_id % 2}
-        for node_id, host in names.items():
-            port = _PORT if node_id % 2 else _OTHER_PORT
-            world.network.name(node_id, host, port)
-            world.cluster.set_broker_address(node_id, host, port)
-        await asyncio.sleep(self._config.metadata_max_age_ms / 1000 + _SLACK_S)
-        world.network.keep_names(set(names.values()))
-        await asyncio.sleep(_SLACK_S)
-        entry = await self._sent(min(world.cluster.topics), None, 0)
-        await self._outcome_of(entry)
-        if entry.error is not None:
-            self._ledger.unrecovered.append(f"{entry.label} after a move: {entry.error}")
-        over = sum(link.is_over for link in self._producer.engine.client._retired)
-        if over > len(names):
-            self._ledger.false_reports.append(f"{over} links are kept of brokers that are gone")
 
     async def _check_one_bound(self) -> None:
         """A call that waits for a partition and then for memory is bounded by `max_block_ms`."""

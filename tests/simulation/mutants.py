@@ -1869,6 +1869,64 @@ MUTANTS += (
         "        if response.error_code < 0 and self._rebootstraps:\n",
     ),
 )
+MUTANTS += (
+    Mutant(
+        "dial no bootstrap server while brokers are known",
+        "net/client.py",
+        "groups[:1] if self._brokers and not self._settings.rebootstrap else groups",
+        "groups[:1] if self._brokers else groups",
+    ),
+    Mutant(
+        "renew a session by the deadline of the first login",
+        "net/link.py",
+        "        session.deadline = self._handshake_deadline()\n",
+        "",
+    ),
+    Mutant(
+        "drop the failures of a broker when a handshake ends",
+        "net/link.py",
+        "        self.last_error = None\n        self._around.warnings.recovered(",
+        "        self.last_error = None\n        self._failures = 0\n"
+        "        self._around.warnings.recovered(",
+    ),
+    Mutant(
+        "begin with the address that has just failed",
+        "net/dial/attempt.py",
+        "        first = addresses.index(unproven) + 1\n",
+        "        first = addresses.index(unproven)\n",
+    ),
+    Mutant(
+        "keep the connection to a broker that has left and then answers",
+        "net/link.py",
+        "        if self._retiring and self.in_flight == 0:\n",
+        "        if self._retiring and self.versions is None:\n",
+    ),
+    Mutant(
+        "close no idle connection",
+        "net/link.py",
+        "        connection.in_handshake = False\n",
+        "",
+    ),
+    Mutant(
+        "end a refresh by a response about some topics",
+        "runtime/tasks/metadata.py",
+        "            if self._metadata.last_answer_is_full:\n"
+        "                self.waits.resume_refreshes()\n",
+        "            self.waits.resume_refreshes()\n",
+    ),
+    Mutant(
+        "refuse calls for an error of brokers that has passed",
+        "core/metadata/metadata.py",
+        "        self._failures, self._last_failure, self.fatal_error = 0, None, None\n",
+        "        self._failures, self._last_failure = 0, None\n",
+    ),
+    Mutant(
+        "never go back to the bootstrap servers for a lack of metadata",
+        "core/metadata/requests.py",
+        "        return self._brokers_known and limit_s is not None and now - since >= limit_s\n",
+        "        return False\n",
+    ),
+)
 TRANSACTIONAL_MUTANTS += tuple(
     Mutant(*change, transactional=True)
     for change in (

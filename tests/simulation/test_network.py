@@ -94,6 +94,22 @@ def test_bytes_arrive_whole_and_in_order_in_pieces_of_any_size(seed: int) -> Non
     assert net.broker.pieces > 1
 
 
+def test_a_name_may_have_a_first_address_that_closes_connections() -> None:
+    net = _Net()
+    net.network.first_address_closes = True
+
+    async def work() -> None:
+        first, second = await net.network.resolve("b", 9092, canonical=False)
+        reader, writer = await net.network.connect(first, server_hostname="b", limit=65536)
+        writer.write(b"a")
+        assert await reader.read() == b""
+        writer.close()
+        assert second == _ADDRESS
+
+    net.run(work)
+    assert net.broker.connection is None
+
+
 def test_memory_changed_before_it_left_shows_at_the_broker() -> None:
     net = _Net(window=10)
 

@@ -29,6 +29,7 @@ _RESOLVE_S = 0.002
 _RECHECK_S = 0.25
 _NARROW_WINDOW_S = 0.1
 _LEAST_WINDOW = 64
+_CLOSED = "10.0.1.1"
 
 
 class BrokerEnd(Protocol):
@@ -71,7 +72,7 @@ class SimConnection:
     def __str__(self) -> str:
         return f"c{self.number}(b{self.node_id})"
 
-    def join(self, end: BrokerEnd, transport: ClientTransport) -> None:
+    def join(self, end: BrokerEnd | None, transport: ClientTransport) -> None:
         """Connect both sides."""
         self.transport = transport
         if self.is_up:  # the broker may have died during the handshake
@@ -197,6 +198,8 @@ class SimNetwork:
     Attributes:
         fragments: whether bytes may arrive in other pieces than they were written in.
         refusals: when dials to each broker were refused.
+        first_address_closes: whether each name has another address first, which takes connections
+            and closes them.
     """
 
     def __init__(
@@ -214,6 +217,7 @@ class SimNetwork:
         self.fragments: bool = True
         self.connections: list[SimConnection] = []
         self.refusals: dict[int, list[float]] = {}
+        self.first_address_closes: bool = False
         self._rng = rng
         self._trace = trace
         self._base_latency_s = base_latency_s
@@ -249,18 +253,24 @@ class SimNetwork:
     # Dialer
 
     async def resolve(self, host: str, port: int, *, canonical: bool) -> list[Address]:
-        """Return the broker's only address."""
+        """Return the broker's address, after one that closes connections if there is one."""
         node_id = self._nodes.get(host)
         await asyncio.sleep(_RESOLVE_S)
         if node_id is None or self.weather.name_is_unknown(node_id, self.loop.time()):
             self._trace(f"dns {host} fails")
             raise OSError(f"{host}: temporary failure in name resolution")
-        return [Address(f"10.0.0.{node_id}", port, canonical_name=host if canonical else None)]
+        name = host if canonical else None
+        found = [Address(f"10.0.0.{node_id}", port, canonical_name=name)]
+        return [found[0]._replace(host=_CLOSED), *found] if self.first_address_closes else found
 
     async def connect(
         self, address: Address, *, server_hostname: str, limit: int
     ) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
         """Return the time of a handshake, one round trip, unless the weather forbids it."""
+        if address.host == _CLOSED:
+            connection = SimConnection(self, min(self._listeners), len(self.connections) + 1)
+            connection.close()
+            return self._open(connection, None, limit)
         node_id = self._addresses[address.host]
         await self._travel(node_id, Direction.TO_BROKER)
         connection = SimConnection(self, node_id, len(self.connections) + 1)
@@ -278,7 +288,7 @@ class SimNetwork:
         return self._open(connection, end, limit)
 
     def _open(
-        self, connection: SimConnection, end: BrokerEnd, limit: int
+        self, connection: SimConnection, end: BrokerEnd | None, limit: int
     ) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
         reader = asyncio.StreamReader(limit=limit, loop=self.loop)
         protocol = asyncio.StreamReaderProtocol(reader, loop=self.loop)
