@@ -167,16 +167,6 @@ class LivenessWatch:
             if count > then and at <= self._now():
                 yield f"{what} may be asked for at once after a failure"
 
-    def _check_steps(self) -> None:
-        """Check what has happened since the last idle moment, however short the wait is."""
-        for producer in self._producers:
-            if producer.was_started and _is_running(producer.engine):
-                steps = self._steps.setdefault(producer, [each() for each in STEPS])
-                now = self._now()
-                broken = [text for each in steps for text in each.check(producer.engine, now)]
-                if len(self.violations) < _MOST_REPORTED:
-                    self.violations += [f"at {now:.3f}: {text}" for text in broken]
-
     def _older_leaders(self, producer: SimProducer) -> Iterator[str]:
         """Leader epochs that go back while a topic in use keeps its id, maybe missing for a while.
 
