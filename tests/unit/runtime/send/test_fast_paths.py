@@ -504,16 +504,13 @@ class Spare:
 
 
 @pytest.mark.parametrize("partition", [1, 2**40])
-@pytest.mark.parametrize("is_spare", [False, True])
-async def test_batch_of_a_partition_that_the_topic_lacks_is_refused(
-    fast_path_form, is_spare, partition
-):
+async def test_batch_of_a_partition_that_the_topic_lacks_is_refused(fast_path_form, partition):
     bench = Bench(batch_size=300)
     bench.know(a=1)
     buffer = bench.pool.try_allocate(300)
     batch = bench.accumulator.begin_spare(TopicPartition("a", partition), buffer, 300)
     with pytest.raises(IndexError):
-        bench.fast_path.use_batch(bench.metadata.topic("a"), batch, None, is_spare)
+        bench.fast_path.use_batch(bench.metadata.topic("a"), batch, None)
     bench.end()
 
 
