@@ -1,4 +1,4 @@
-"""What a producer keeps although it is over: found by a walk from its engine, whoever holds it."""
+"""Ended objects and unused topics that a producer still has: found by a walk from its engine."""
 
 from __future__ import annotations
 

@@ -1331,7 +1331,7 @@ MUTANTS += tuple(
             "}\n",
         ),
         (
-            "forget that a topic was refused",
+            "do not store that a topic was refused",
             "core/metadata/live_topic.py",
             "            self._fail(described.error_code)\n",
             "",

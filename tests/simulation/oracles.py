@@ -627,11 +627,11 @@ def what_calls_return_is_true(e: Evidence) -> Iterator[str]:
 
 
 def calls_for_a_topic_are_served_in_order(e: Evidence) -> Iterator[str]:
-    """No call overtakes one that is accepted later, or that ends in vain only later."""
+    """No call overtakes one that is accepted later, or that ends without effect only later."""
     for entry, earlier in e.ledger.overtakings:
         # One whose time is over is not served; its task learns of that within the same turn.
-        in_vain = earlier.state in (CallState.REFUSED, CallState.CANCELLED)
-        if not in_vain or earlier.settled_at != entry.settled_at:
+        is_refused = earlier.state in (CallState.REFUSED, CallState.CANCELLED)
+        if not is_refused or earlier.settled_at != entry.settled_at:
             yield f"{entry.label} overtakes {earlier.label}"
 
 

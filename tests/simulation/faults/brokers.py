@@ -440,7 +440,7 @@ class RefusedLogins(LastingFault):
     kind = "refused logins"
 
     def strike(self, world: World) -> Probe:
-        """It knows no user."""
+        """It has no users."""
         security = world.brokers[self.node_id].security
         before, users = security.refusals, security.users
         security.users = {}
