@@ -69,7 +69,7 @@ _MEDIA_TYPE: Final = "application/vnd.schemaregistry.v1+json"
 
 @dataclass(frozen=True, slots=True)
 class RegistrySettings(Unpicklable):
-    """Checked arguments of a `SchemaRegistry`; times in seconds.
+    """The checked arguments of a `SchemaRegistry`; times in seconds.
 
     Attributes:
         logins: user and password of the addresses that have others than `basic_auth`.
