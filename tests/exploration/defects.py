@@ -159,8 +159,8 @@ OWN = (
     Defect(
         "ask for the next epoch although an addition may be late",
         "core/transactions/manager.py",
-        "            self._addition_in_doubt = True\n",
-        "",
+        "            self._renewal = EpochRenewal.NEEDED_AFTER_ABORT\n            self._unanswered",
+        "            self._renewal = EpochRenewal.NEEDED\n            self._unanswered",
         transactional=True,
     ),
     Defect(
@@ -321,8 +321,8 @@ OWN = (
     Defect(
         "abort under an epoch that an unanswered request may have ended",
         "core/transactions/manager.py",
-        "            self._init_in_doubt = True\n        elif",
-        "            pass\n        elif",
+        "            self._renewal = EpochRenewal.POSSIBLY_DONE\n",
+        "            pass\n",
         transactional=True,
     ),
     Defect(
@@ -342,8 +342,8 @@ OWN = (
     Defect(
         "keep the epoch after an unanswered addition",
         "core/transactions/manager.py",
-        "            self._renew_to_be_sure = True\n        if rpc in _ADDITIONS:",
-        "            pass\n        if rpc in _ADDITIONS:",
+        "            self._renewal = EpochRenewal.NEEDED_AFTER_ABORT\n            self._unanswered",
+        "            self._unanswered",
         transactional=True,
     ),
     Defect(

@@ -934,15 +934,14 @@ TRANSACTIONAL_MUTANTS = tuple(
         (
             "begin under the same epoch after an end without an answer",
             "core/transactions/manager.py",
-            "        if rpc in _MAY_APPLY_LATE and not self.uses_v2:\n"
-            "            self._renew_to_be_sure = True\n",
-            "",
+            "        if rpc in _MAY_APPLY_LATE:\n            self._renew_in_v1()\n",
+            "        if rpc in _MAY_APPLY_LATE:\n            pass\n",
         ),
         (
             "begin under the same epoch after positions without an answer",
             "core/transactions/manager.py",
-            "_ADDITIONS | {Rpc.COMMIT_OFFSETS, Rpc.END}",
-            "_ADDITIONS | {Rpc.END}",
+            "frozenset({Rpc.COMMIT_OFFSETS, Rpc.END})",
+            "frozenset({Rpc.END})",
         ),
         (
             "go on with the next transaction after being fenced",
@@ -1047,7 +1046,7 @@ TRANSACTIONAL_MUTANTS = tuple(
         (
             "go on under the epoch of a deleted topic",
             "core/transactions/manager.py",
-            "        self._renew_to_be_sure |= not self.uses_v2\n        if self._can_fail",
+            "        self._renew_in_v1()\n        if self._can_fail",
             "        if self._can_fail",
         ),
         (
@@ -1102,8 +1101,7 @@ TRANSACTIONAL_MUTANTS = tuple(
         (
             "begin under the epoch in which a transaction was prepared",
             "core/transactions/manager.py",
-            "            self._renew_to_be_sure |= not self.uses_v2\n"
-            "            self._move(_S.PREPARED)\n",
+            "            self._renew_in_v1()\n            self._move(_S.PREPARED)\n",
             "            self._move(_S.PREPARED)\n",
         ),
         (
@@ -1182,11 +1180,11 @@ TRANSACTIONAL_MUTANTS += tuple(
     Mutant(*each, transactional=True)
     for each in (
         (
-            "go on under an epoch after a lost response",
+            "go on under an epoch after a lost response to an addition",
             "core/transactions/manager.py",
-            "        if rpc in _MAY_APPLY_LATE and not self.uses_v2:\n"
-            "            self._renew_to_be_sure = True\n",
-            "",
+            "            self._renewal = EpochRenewal.NEEDED_AFTER_ABORT\n"
+            "            self._unanswered",
+            "            self._unanswered",
         ),
         (
             "abort for a new epoch although the transaction may be committed",

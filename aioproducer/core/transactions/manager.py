@@ -30,7 +30,7 @@ from aioproducer.core.transactions.operations import (
     Operations,
 )
 from aioproducer.core.transactions.rules import Reaction, Rpc
-from aioproducer.core.transactions.states import TRANSITIONS, TransactionState
+from aioproducer.core.transactions.states import TRANSITIONS, EpochRenewal, TransactionState
 from aioproducer.errors import (
     CommitOutcomeUnknownError,
     FatalTransactionError,
@@ -76,8 +76,8 @@ _FATAL_ALREADY = (
 )
 _ADDITIONS = frozenset({Rpc.ADD_PARTITIONS, Rpc.ADD_OFFSETS})
 """Requests that begin a V1 transaction at its coordinator."""
-_MAY_APPLY_LATE = _ADDITIONS | {Rpc.COMMIT_OFFSETS, Rpc.END}
-"""Requests that change the transaction when they arrive late."""
+_MAY_APPLY_LATE = frozenset({Rpc.COMMIT_OFFSETS, Rpc.END})
+"""Requests that, when late, change the next transaction of the same epoch."""
 
 
 class TransactionManager:
@@ -116,7 +116,7 @@ class TransactionManager:
         self._operations = Operations()
         self._wants_v2 = False
         self._can_renew = True
-        self._on_new_epoch()
+        self._renewal = EpochRenewal.NOT_NEEDED
         self._unanswered: Rpc | None = None
         self._commit_at_the_end: Operation | None = None
         self.contents: TransactionContents = TransactionContents(transactional_id)
@@ -160,7 +160,7 @@ class TransactionManager:
                     advice="commit without preparing, or upgrade the brokers",
                 )
             operation = self._operations.start(OperationKind.PREPARE)
-            self._renew_to_be_sure |= not self.uses_v2
+            self._renew_in_v1()
             self._move(_S.PREPARED)
         return operation
 
@@ -318,7 +318,7 @@ class TransactionManager:
         It ends a transaction that a late addition of this epoch may have begun.
         """
         renews = self.state is _S.INITIALIZING and self.identity is not None
-        return renews and self._addition_in_doubt and not self._aborted_to_be_sure
+        return renews and self._renewal is EpochRenewal.NEEDED_AFTER_ABORT
 
     def on_partition_used(self, topic_partition: TopicPartition) -> None:
         """Add the partition of a new batch to the transaction (V1)."""
@@ -342,7 +342,7 @@ class TransactionManager:
 
     def on_sequences_lost(self, why: str) -> None:
         """Handle lost records: fail their transaction, and renew the epoch of their sequences."""
-        self._renew_to_be_sure |= not self.uses_v2
+        self._renew_in_v1()
         if self._can_fail and (self.contents.begun or not self.uses_v2):
             self._fail_transaction(KafkaError(why))
 
@@ -420,14 +420,13 @@ class TransactionManager:
         """Handle a request that was refused or not sent; not called after a success."""
         if rpc is Rpc.END:
             self.contents.end_is_out = False
-        elif rpc is Rpc.INIT_PRODUCER_ID and not self._init_in_doubt:
-            # The epoch is unchanged: a late request may have begun a transaction meanwhile.
-            self._aborted_to_be_sure = False
+        elif rpc is Rpc.INIT_PRODUCER_ID and self._renewal is EpochRenewal.ABORTED:
+            self._renewal = EpochRenewal.NEEDED_AFTER_ABORT
 
     def on_doubt(self, rpc: Rpc) -> None:
         """Record that a request may have had an effect, although no response confirmed it."""
-        if rpc is Rpc.INIT_PRODUCER_ID:
-            self._init_in_doubt = True
+        if rpc is Rpc.INIT_PRODUCER_ID and self._renewal is EpochRenewal.ABORTED:
+            self._renewal = EpochRenewal.POSSIBLY_DONE
         elif rpc is Rpc.END:
             self.contents.end_in_doubt = True
         elif rpc in _ADDITIONS:
@@ -437,18 +436,17 @@ class TransactionManager:
         """Handle a sent request without a response; it may still have an effect."""
         self.on_doubt(rpc)
         self.on_answered(rpc)
-        if rpc in _MAY_APPLY_LATE and not self.uses_v2:
-            self._renew_to_be_sure = True
-        if rpc in _ADDITIONS:
-            self._addition_in_doubt = True
+        if rpc in _MAY_APPLY_LATE:
+            self._renew_in_v1()
+        elif rpc in _ADDITIONS:
+            self._renewal = EpochRenewal.NEEDED_AFTER_ABORT
             self._unanswered = self._unanswered or rpc
         elif rpc is Rpc.INIT_PRODUCER_ID:
             self._unanswered = rpc
 
     def on_identity(self, identity: ProducerIdentity) -> None:
         """Store a producer id and epoch from the coordinator."""
-        self.identity = identity
-        self._on_new_epoch()
+        self.identity, self._renewal = identity, EpochRenewal.NOT_NEEDED
         if self._unanswered in _ADDITIONS:
             self._unanswered = None
         self._move(_S.READY)
@@ -458,7 +456,7 @@ class TransactionManager:
     def on_ended(self, identity: ProducerIdentity | None) -> None:
         """Handle the end of the transaction; V2 brings the next identity."""
         if self.aborts_before_renewal:
-            self._aborted_to_be_sure = True
+            self._renewal = EpochRenewal.ABORTED
             self.contents.clear()
             self.on_work()
             return
@@ -574,11 +572,6 @@ class TransactionManager:
             node_id=error.node_id,
         )
 
-    def _on_new_epoch(self) -> None:
-        """Clear the state of requests of earlier epochs, which can have no effect any more."""
-        self._must_renew = self._renew_to_be_sure = False
-        self._addition_in_doubt = self._init_in_doubt = self._aborted_to_be_sure = False
-
     def _move(self, state: TransactionState) -> None:
         if state not in TRANSITIONS[self.state]:
             raise IllegalStateError(
@@ -619,9 +612,18 @@ class TransactionManager:
 
     @property
     def _needs_new_epoch(self) -> bool:
-        return self._must_renew or (self._renew_to_be_sure and self._can_renew)
+        return self._renewal is not EpochRenewal.NOT_NEEDED and self._can_renew
+
+    def _renew(self) -> None:
+        """Have the epoch renewed before the next transaction, where brokers can do that."""
+        if self._renewal is EpochRenewal.NOT_NEEDED:
+            self._renewal = EpochRenewal.NEEDED
+
+    def _renew_in_v1(self) -> None:
+        if not self.uses_v2:
+            self._renew()
 
     def _require_new_epoch(self, cause: KafkaError) -> None:
-        self._must_renew = True
+        self._renew()
         if not self._can_renew:
             self.fail(cause)

@@ -7,7 +7,7 @@ the next transaction. PREPARED leads to UNINITIALIZED when another transactional
 from __future__ import annotations
 
 from collections.abc import Mapping, Set
-from enum import Enum
+from enum import Enum, auto
 from typing import Final
 
 
@@ -23,6 +23,22 @@ class TransactionState(Enum):
     ABORTING = "aborting"
     ABORTABLE_ERROR = "in a transaction that has failed"
     FATAL_ERROR = "at its end"
+
+
+class EpochRenewal(Enum):
+    """The need of a new epoch for the next transaction, and the steps to it.
+
+    A new epoch leads back to NOT_NEEDED.
+    """
+
+    NOT_NEEDED = auto()
+    NEEDED = auto()
+    NEEDED_AFTER_ABORT = auto()
+    """A late addition of this epoch may have begun a transaction, which has to end first."""
+    ABORTED = auto()
+    """It has ended; if InitProducerId is refused, another may have begun meanwhile."""
+    POSSIBLY_DONE = auto()
+    """InitProducerId may have changed the epoch, which another abort would not fit."""
 
 
 _S = TransactionState
