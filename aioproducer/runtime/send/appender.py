@@ -248,12 +248,16 @@ class RecordAppender:
             if self._may_append and not self.batch_appender.may_open(size):
                 await asyncio.sleep(0)  # fairness, as in `append`
                 self._check_open(transaction_number)
-            buffer = self._memory.pool.try_allocate(size) if self._may_append else None
+            # A batch of more records than may be buffered is accepted alone.
+            count = min(len(checked), self._path.config.buffer_max_records or len(checked))
+            has_place = self.fast_path.appended + count <= self.fast_path.ceiling
+            may_append = self._may_append and has_place
+            buffer = self._memory.pool.try_allocate(size) if may_append else None
             if buffer is not None:
                 return self.batch_appender.open_whole(checked, buffer, size)
             open_whole = partial(self.batch_appender.open_whole, checked)
             return await self._in_line(
-                meta.name, size, deadline, transaction_number, _no_batch, open_whole
+                meta.name, size, deadline, transaction_number, _no_batch, open_whole, count
             )
         except (*LOSSES, IllegalStateError) as error:
             self._on_refused(transaction_number, error)
@@ -458,15 +462,19 @@ class RecordAppender:
         transaction_number: int,
         try_append: Callable[[], R | None],
         open_batch: Callable[[bytearray, int], R],
+        count: int = 1,
     ) -> R:
-        """Queue for memory until the call is first, for as long as it may wait; then append."""
+        """Queue for memory until the call is first, for as long as it may wait; then append.
+
+        `count` records have to have a place.
+        """
         started = self._loop.time()
         bound, deadline = self._wait_bound(started, deadline, topic)
         pool = self._memory.pool
         self.fast_path.waiting += 1
         try:
             async with asyncio.timeout_at(deadline), self._memory.lock:
-                await self._memory.wait_for_place(self.fast_path.appended)
+                await self._memory.wait_for_place(self.fast_path.appended + count - 1)
                 self._check_open(transaction_number)
                 made = try_append()
                 if made is not None:

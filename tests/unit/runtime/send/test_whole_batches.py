@@ -140,3 +140,23 @@ def test_a_whole_batch_waits_for_memory_after_the_calls_before_it() -> None:
         assert stage.engine.pool.available == stage.engine.pool.total
 
     play(act, buffer_memory=500)
+
+
+@pytest.mark.parametrize("count", [3, 5])
+def test_a_whole_batch_waits_until_all_its_records_may_be_buffered(count: int) -> None:
+    async def act(stage: Stage) -> None:
+        await stage.producer.start()
+        await stage.producer.warm_up(["t"])
+        stage.broker.freeze()
+        appender, record = stage.engine.appender, (None, b"v", (), None)
+        first = await stage.producer.send("t", b"first")
+        await appender.append_whole("t", [record, record], 0)
+        call = asyncio.create_task(appender.append_whole("t", [record] * count, 0))
+        await asyncio.sleep(1)
+        assert not call.done()
+        stage.broker.thaw()
+        await asyncio.gather(first, call)
+        await stage.producer.close()
+        assert [batch.count for batch in stage.batches("t")] == [1, 2, count]
+
+    play(act, buffer_max_records=4)
