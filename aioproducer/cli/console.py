@@ -33,7 +33,11 @@ class OutputClosedError(Exception):
     """Standard output was closed. No `OSError`, for which click exits on its own."""
 
 
-class OutputError(KafkaError):
+class FileError(KafkaError):
+    """A file a command is to write cannot be written."""
+
+
+class OutputError(FileError):
     """Standard output is open and cannot be written, as a file on a full disk."""
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from enum import IntEnum
 
 from aioproducer import errors
-from aioproducer.cli.console import OutputError
+from aioproducer.cli.console import FileError
 from aioproducer.loader import (
     DeadLetterError,
     MappingError,
@@ -39,7 +39,7 @@ class ExitCode(IntEnum):
     UNREACHABLE = 3, "the cluster cannot be reached, stopped answering, or could not be started"
     INPUT = 4, "the input is missing, unreadable or damaged"
     REFUSED = 5, "the cluster refused, or is not as it should be (authorization, topic, TLS, ...)"
-    FILES = 6, "a file the command writes (dead letters, state, output) cannot be used"
+    FILES = 6, "a file the command writes (dead letters, state, histogram, output) cannot be used"
     BUG = 70, "a bug in aioproducer"
     TERMINAL_CLOSED = 129, "ended by SIGHUP (the terminal was closed), otherwise as 130"
     INTERRUPTED = 130, "interrupted by Ctrl-C (SIGINT); what was accepted is delivered and counted"
@@ -53,7 +53,7 @@ _BY_ERROR: tuple[tuple[type[Exception], ExitCode], ...] = (
     (MappingError, ExitCode.USAGE),
     (DeadLetterError, ExitCode.FILES),
     (StateError, ExitCode.FILES),
-    (OutputError, ExitCode.FILES),
+    (FileError, ExitCode.FILES),
     (errors.ConfigError, ExitCode.USAGE),
     (errors.UnsupportedCodecError, ExitCode.USAGE),
     (errors.RecordTooLargeError, ExitCode.SOME_FAILED),

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from functools import partial
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from aioproducer.cli import options
 from aioproducer.cli.connecting import started_producer
-from aioproducer.cli.console import megabytes, print_facts, print_json
+from aioproducer.cli.console import megabytes, print_facts, print_json, say
 from aioproducer.cli.exit_codes import ExitCode
 from aioproducer.cli.groups import grouped
 from aioproducer.cli.interrupts import Interrupts
 from aioproducer.cli.missing_topic import await_topic
-from aioproducer.cli.perf.display import perf_display_for
+from aioproducer.cli.perf.display import check_picture, draw_picture, perf_display_for
 from aioproducer.cli.perf.run import Measurement, PerfPlan, PerfRun, percentiles_ms
 from aioproducer.cli.pointers import run_connected
 from aioproducer.client.producer import Producer
@@ -23,7 +24,7 @@ from aioproducer.config import ProducerConfig
 
 EXAMPLES = options.examples(
     "aioproducer perf -t test -n 1000000 -s 500",
-    "aioproducer perf -t test --throughput 2000",
+    "aioproducer perf -t test --throughput 2000 --histogram latencies.png",
     "aioproducer perf -t test -X acks=1 -X compression.type=zstd --json",
 )
 
@@ -50,6 +51,14 @@ def perf(
             "Latencies mean something below the fastest only.",
         ),
     ] = 0.0,
+    histogram: Annotated[
+        options.File,
+        typer.Option(
+            "--histogram",
+            metavar="FILE.png",
+            help="Draw the latencies into a PNG file; needs matplotlib.",
+        ),
+    ] = None,
     topic_timeout: options.TopicTimeout = options.TOPIC_TIMEOUT_S,
     as_json: options.AsJson = False,
     quiet: options.Quiet = False,
@@ -61,6 +70,8 @@ def perf(
     time from the call of send() to its acknowledgement, waiting for room included. Values are
     random bytes, the same in every run. Ctrl-C ends the sending; what was sent is reported.
     """
+    if histogram is not None:
+        check_picture(histogram)
     plan = PerfPlan(topic, num_records, record_size, throughput)
     run = partial(
         _perf,
@@ -69,6 +80,7 @@ def perf(
         wait=partial(await_topic, connection=connection, within_s=topic_timeout),
         as_json=as_json,
         quiet=quiet,
+        picture=histogram,
     )
     return run_connected(run, connection)
 
@@ -81,6 +93,7 @@ async def _perf(
     wait: Callable[[Producer, str], Awaitable[None]],
     as_json: bool,
     quiet: bool,
+    picture: Path | None,
 ) -> int:
     measurement = Measurement()
     display = perf_display_for(plan, quiet=quiet)
@@ -95,6 +108,9 @@ async def _perf(
             await run.run()
         metrics = producer.metrics()
     latencies = dict(percentiles_ms(measurement.latencies_s))
+    if picture is not None:
+        draw_picture(picture, plan, measurement.latencies_s, latencies)
+        say(f"the latencies are drawn in {picture}")
     if as_json:
         print_json(_as_dict(plan, measurement, metrics, latencies))
     else:

@@ -1,21 +1,30 @@
-"""The display of a performance run.
+"""The display of a performance run, and its latencies as a picture.
 
 A display whose stream was closed goes silent; the run continues.
 """
 
 from __future__ import annotations
 
+import errno
+import io
+import stat
 from collections import deque
 from collections.abc import Mapping, Sequence
+from importlib.util import find_spec
+from pathlib import Path
 
 from rich.live import Live
 from rich.table import Table
 
-from aioproducer.cli.console import err, megabytes, say
+from aioproducer._util.paths import is_folder, replacing
+from aioproducer.cli.console import FileError, err, megabytes, say
 from aioproducer.cli.display import Display, Drawing
 from aioproducer.cli.perf.run import Interval, PerfPlan
+from aioproducer.errors import ConfigError
 
+_PNG = b"\x89PNG\r\n\x1a\n"
 _ROWS = 10
+_BINS = 80
 _COLUMNS = ("p50", "p95", "p99", "p99.9", "max")
 TABLE_COLUMNS = ("seconds", "records/s", "data/s", *_COLUMNS, "failed")
 _LEAST_IMPORTANT = ("data/s", "p99.9", "p95", "failed", "p50")
@@ -107,3 +116,88 @@ def perf_display_for(plan: PerfPlan, *, quiet: bool) -> PerfDisplay:
 
 def _ms(latencies: Mapping[str, float], name: str) -> str:
     return f"{latencies[name]:,.1f}" if name in latencies else "-"
+
+
+# -- the picture ----------------------------------------------------------------------------------
+
+
+def check_picture(path: Path) -> None:
+    """Find out before a run whether its histogram can be drawn."""
+    if path.suffix.lower() != ".png":
+        raise ConfigError(f"--histogram takes the name of a .png file, not {str(path)!r}")
+    if find_spec("matplotlib") is None:
+        raise ConfigError(
+            "--histogram needs the package 'matplotlib', which is not installed",
+            advice="install it with: pip install matplotlib",
+        )
+    if not is_folder(path.parent):
+        raise ConfigError(f"--histogram: there is no directory {path.parent}")
+    if not _may_be_replaced(path):
+        raise ConfigError(
+            f"--histogram: {path} exists and is no picture, or a link; it was left as it is",
+            advice="name another file for the histogram",
+        )
+
+
+def _may_be_replaced(path: Path) -> bool:
+    """Return whether there is no such file, or a picture that an earlier run has drawn."""
+    try:
+        # To open a named pipe would wait for its writer.
+        if not stat.S_ISREG(path.lstat().st_mode):
+            return False
+        with path.open("rb") as file:
+            return file.read(len(_PNG)) in (b"", _PNG)
+    except FileNotFoundError:
+        return True
+    except OSError:
+        return False
+
+
+def draw_picture(
+    path: Path, plan: PerfPlan, latencies_s: Sequence[float], percentiles: Mapping[str, float]
+) -> None:
+    """Draw how many records took how long, on a logarithmic scale."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    canvas = FigureCanvasAgg(Figure(figsize=(9, 5), layout="constrained"))
+    axes = canvas.figure.subplots()
+    latencies = [latency * 1000 for latency in latencies_s]
+    axes.hist(latencies, bins=_edges(latencies), color="#4477aa")
+    axes.set_xscale("log")
+    axes.set_xlabel("from send() to the acknowledgement [ms]")
+    axes.set_ylabel("records")
+    axes.set_title(f"{len(latencies):,} latencies, {plan.size} byte records -> {plan.topic}")
+    for name, latency in percentiles.items():
+        axes.axvline(latency, color="#cc3311", linewidth=1, linestyle="--")
+        axes.annotate(
+            f"{name} {latency:,.1f}",
+            (latency, 1),
+            xycoords=("data", "axes fraction"),
+            xytext=(2, -2),
+            textcoords="offset points",
+            rotation=90,
+            verticalalignment="top",
+        )
+    picture = io.BytesIO()
+    canvas.figure.savefig(picture, format="png", dpi=110)
+    _replace(path, picture.getvalue())
+
+
+def _replace(path: Path, content: bytes) -> None:
+    """Write a file as a whole, in place of a picture that may be there."""
+    try:
+        if not _may_be_replaced(path):
+            raise FileExistsError(errno.EEXIST, "it exists and is no picture")
+        with replacing(path) as beside, beside.open("xb") as file:
+            file.write(content)
+    except OSError as error:
+        raise FileError(f"cannot write the histogram {path}: {error.strerror}") from error
+
+
+def _edges(latencies: Sequence[float]) -> list[float]:
+    """Return the edges of bins of equal width on the logarithmic scale."""
+    lowest = max(min(latencies, default=1.0), 1e-3)
+    highest = max(max(latencies, default=1.0), lowest * 1.1)
+    step = (highest / lowest) ** (1 / _BINS)
+    return [lowest * step**number for number in range(_BINS)] + [highest]

@@ -4,7 +4,7 @@ import pytest
 
 from aioproducer import errors
 from aioproducer.cli import main
-from aioproducer.cli.console import OutputError
+from aioproducer.cli.console import FileError
 from aioproducer.cli.exit_codes import ExitCode, exit_code_for
 from aioproducer.loader import MappingError, RejectedRowError, SourceError, StateError
 
@@ -16,7 +16,7 @@ from aioproducer.loader import MappingError, RejectedRowError, SourceError, Stat
         (SourceError(), ExitCode.INPUT),
         (MappingError(), ExitCode.USAGE),
         (StateError(), ExitCode.FILES),
-        (OutputError(), ExitCode.FILES),
+        (FileError(), ExitCode.FILES),
         (errors.ConfigError(), ExitCode.USAGE),
         (errors.BootstrapError(), ExitCode.UNREACHABLE),
         (errors.MetadataTimeoutError(), ExitCode.UNREACHABLE),

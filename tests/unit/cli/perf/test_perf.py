@@ -2,21 +2,29 @@ from __future__ import annotations
 
 import asyncio
 import io
+import os
+from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 from rich.console import Console
 
-from aioproducer.cli.console import Output
+from aioproducer.cli import main
+from aioproducer.cli.console import FileError, Output
+from aioproducer.cli.exit_codes import ExitCode
 from aioproducer.cli.perf import display as perf_display
 from aioproducer.cli.perf.display import (
     TABLE_COLUMNS,
     PerfDisplay,
     PerfLines,
     PerfTable,
+    check_picture,
+    draw_picture,
     perf_display_for,
 )
 from aioproducer.cli.perf.run import Interval, Measurement, PerfPlan, PerfRun, percentiles_ms
+from aioproducer.errors import ConfigError
 from aioproducer.testing import VirtualKafka, run_virtual
 
 PLAN = PerfPlan("t", 1000, 100, 0.0)
@@ -157,3 +165,49 @@ def test_the_display_fits_where_it_goes(
     assert isinstance(perf_display_for(PLAN, quiet=False), PerfTable)
     monkeypatch.setattr(perf_display, "err", lambda: Console(file=screen, force_terminal=False))
     assert isinstance(perf_display_for(PLAN, quiet=False), PerfLines)
+
+
+# -- the picture ----------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def without_matplotlib(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setattr(perf_display, "find_spec", lambda name: None)
+    yield
+
+
+@pytest.mark.usefixtures("without_matplotlib")
+def test_without_matplotlib_the_remedy_is_shown_before_anything_runs(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    code = main(["perf", "-t", "t", "--histogram", str(tmp_path / "x.png"), "-b", "127.0.0.1:1"])
+    assert code == ExitCode.USAGE
+    assert "pip install matplotlib" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("name", ["x.svg", "missing/x.png"])
+def test_a_picture_that_cannot_be_is_refused_at_once(name: str, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="--histogram"):
+        check_picture(tmp_path / name)
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="Windows has no named pipes")
+def test_a_named_pipe_in_place_of_the_picture_is_refused_at_once(tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    path = tmp_path / "x.png"
+    os.mkfifo(path)
+    with pytest.raises(ConfigError, match="exists and is no picture"):
+        check_picture(path)
+
+
+def test_a_picture_is_drawn_of_any_latencies(tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    path = tmp_path / "x.png"
+    for latencies in ([], [n / 10_000 for n in range(500)]):
+        path.unlink(missing_ok=True)
+        check_picture(path)
+        draw_picture(path, PLAN, latencies, dict(percentiles_ms(latencies)))
+        assert path.read_bytes().startswith(b"\x89PNG")
+    for place in (tmp_path, path / "below", tmp_path / ("x" * 250)):
+        with pytest.raises(FileError, match="cannot write the histogram"):
+            draw_picture(place, PLAN, [0.001], {})
