@@ -1970,6 +1970,12 @@ TRANSACTIONAL_MUTANTS += tuple(
             "        wanted = found\n",
         ),
         (
+            "abort again and again before a renewal",
+            "core/transactions/manager.py",
+            "            self._renewal = EpochRenewal.ABORTED\n",
+            "            pass\n",
+        ),
+        (
             "do not abort at a close what no caller has seen begin",
             "core/transactions/manager.py",
             "            self._operations.unreceived = None\n            self.aborted_by_close",

@@ -17,6 +17,7 @@ from aioproducer.core.sending.idempotence import ProducerIdentity, Sequencer
 from aioproducer.core.transactions.manager import TransactionManager
 from aioproducer.core.transactions.operations import Operation, OperationKind
 from aioproducer.core.transactions.requests import CoordinatorKey, CoordinatorKind
+from aioproducer.core.transactions.rules import Rpc
 from aioproducer.core.transactions.states import TransactionState
 from aioproducer.errors import (
     ConcurrentTransactionsError,
@@ -40,6 +41,7 @@ from simulation.waiting import (
     NewLogs,
     NewTopics,
     Numbers,
+    RepeatedEnds,
     Repeats,
     SentBatches,
     Throttling,
@@ -1272,3 +1274,25 @@ def test_a_wait_for_metadata_that_is_decided_is_found_out(
         metadata_task=SimpleNamespace(waits=SimpleNamespace(_waiting={"t": [waiter]})),
     )
     assert len(list(waits_although_decided(engine, 1.0))) == found
+
+
+@pytest.mark.parametrize(
+    ("rpc", "failures", "numbers", "found"),
+    [
+        (Rpc.END, 0, [1] * 9, 1),
+        (Rpc.END, 0, [1, 2] * 5, 0),
+        (Rpc.END, 1, [1] * 9, 0),
+        (Rpc.ADD_PARTITIONS, 0, [1] * 9, 0),
+    ],
+)
+def test_an_end_that_is_requested_again_after_a_success_is_found_out(
+    rpc: Rpc, failures: int, numbers: list[int], found: int
+) -> None:
+    steps, broken = RepeatedEnds(), []
+    for number in numbers:
+        session = SimpleNamespace(_in_flight=SimpleNamespace(rpc=rpc), failures=failures)
+        manager = SimpleNamespace(number=number, identity=None)
+        transactions = SimpleNamespace(_coordinator_session=session, manager=manager)
+        engine: Any = SimpleNamespace(transactions=transactions)
+        broken += [*steps.check(engine, 1.0), *steps.check(engine, 1.1)]
+    assert len(broken) == found

@@ -16,6 +16,7 @@ from aioproducer.core.batching.batch import NO_PARTITION
 from aioproducer.core.sending.actions import RECHECK_S
 from aioproducer.core.transactions.contents import TransactionContents
 from aioproducer.core.transactions.operations import OperationKind
+from aioproducer.core.transactions.rules import Rpc
 from aioproducer.core.transactions.states import TransactionState
 from aioproducer.errors import (
     BrokerError,
@@ -37,7 +38,7 @@ if TYPE_CHECKING:
     from aioproducer.core.batching.batch import ProducerBatch
     from aioproducer.core.batching.buffer_pool import MemoryRequest
     from aioproducer.core.metadata.metadata import MetadataFetch
-    from aioproducer.core.transactions.requests import CoordinatorKey
+    from aioproducer.core.transactions.requests import CoordinatorKey, TransactionalRequest
     from aioproducer.errors import KafkaError
     from aioproducer.net.connection import Connection, InFlightRequest
     from aioproducer.net.link import BrokerLink
@@ -46,6 +47,7 @@ if TYPE_CHECKING:
 
 _LATE_S = 0.1
 """How late a step may be."""
+_MOST_REPEATED = 3
 LONGEST_THROTTLE_S = 3.0
 _ATTEMPTS_WITHOUT_PAUSE, _PAUSE_S = 3, 0.1
 """After so many attempts even a new leader gets the batch only after a pause."""
@@ -238,6 +240,30 @@ class CoordinatorSteps:
         if before - self._found and manager.coordinator_error is None:
             names = sorted(key.name for key in before - self._found)
             yield f"the coordinators of {names} are dropped, and no request has failed"
+
+
+class RepeatedEnds:
+    """The requests that end a transaction or renew its epoch; `check` it at each idle moment."""
+
+    def __init__(self) -> None:
+        self._last: TransactionalRequest | None = None
+        self._numbers: tuple[object, ...] = ()
+        self._count = 0
+
+    def check(self, engine: ProducerEngine, now: float) -> Iterator[str]:
+        """Yield requests that are sent again and again although they were successful."""
+        if engine.transactions is None:
+            return
+        session, manager = engine.transactions._coordinator_session, engine.transactions.manager
+        request = session._in_flight
+        if request is None or request is self._last:
+            return
+        numbers = request.rpc, manager.number, manager.identity
+        is_again = numbers == self._numbers and not session.failures
+        self._last, self._numbers = request, numbers
+        self._count = self._count + 1 if is_again else 0
+        if self._count == _MOST_REPEATED and request.rpc in (Rpc.END, Rpc.INIT_PRODUCER_ID):
+            yield f"{request.rpc.value} is sent {self._count} times after a success"
 
 
 class NewTopics:
@@ -934,6 +960,7 @@ STEPS: Sequence[type[Steps]] = (
     SentBatches,
     Repeats,
     CoordinatorSteps,
+    RepeatedEnds,
     NewTopics,
     NewLogs,
     MemoryLine,
