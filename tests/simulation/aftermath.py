@@ -13,7 +13,6 @@ from itertools import dropwhile
 
 from aioproducer import Producer
 from aioproducer.errors import (
-    AuthenticationError,
     AuthorizationError,
     BufferFullError,
     KafkaError,
@@ -49,7 +48,7 @@ _LONG_LINGER_MS, _LEARNED = 500, 4
 _SHORT_WAY_S = 0.01
 _SHARE_OF_LINGER = 0.25
 _NEW_TOPIC, _TRIES = "zz-new", 12
-_SECRET_TOPIC, _FORBIDDEN_TOPIC = "zz-secret", "zz-forbidden"
+_FORBIDDEN_TOPIC = "zz-forbidden"
 _MORE_THAN_HALF, _TWO_PARTITIONS, _OVERHEAD = 0.55, 2, 200
 _LONG_BLOCK_MS = 20_000
 _ROWS, _ROW_BYTES = 60, 1800
@@ -101,7 +100,6 @@ class Aftermath:
             await Reconnections(self._producer, self._world, self._ledger, self._sent).check()
             await self._check_one_bound()
             await self._check_adaptive_linger()
-            await self._check_refused_logins()
 
     # -- questions --------------------------------------------------------------------------------
 
@@ -398,29 +396,6 @@ class Aftermath:
         if entry.error is not None:
             self._ledger.unrecovered.append(f"{entry.label}: {entry.error}")
 
-    async def _check_refused_logins(self) -> None:
-        """A call that waits for metadata ends once every broker has refused the password."""
-        config, world = self._config, self._world
-        if config.security_protocol == "PLAINTEXT" or config.max_block_ms < _LEAST_BLOCK_MS:
-            return
-        securities = [broker.security for broker in world.brokers.values()]
-        users = [each.users for each in securities]
-        for each in securities:
-            each.users = {}
-        for connection in world.network.connections:
-            connection.reset()
-        entry = await self._sent(_SECRET_TOPIC, None)
-        if not isinstance(entry.error, AuthenticationError):
-            self._ledger.unrecovered.append(f"{entry.label}, refused logins: {entry.error}")
-        for each, known in zip(securities, users, strict=True):
-            each.users = known
-        world.cluster.create_topic(_SECRET_TOPIC, TopicSpec(1, 1))
-        await asyncio.sleep(config.reconnect_backoff_max_ms / 1000 + _SLACK_S)
-        entry = await self._sent(_SECRET_TOPIC, None)
-        await self._outcome_of(entry)
-        if entry.error is not None:
-            self._ledger.unrecovered.append(f"{entry.label}, after refused logins: {entry.error}")
-
     async def _check_refused_topic(self) -> None:
         """A call for a topic that the client may not use ends at once, and says why."""
         if self._config.max_block_ms < _LEAST_BLOCK_MS:
@@ -499,14 +474,17 @@ class Aftermath:
             await self._outcome_of(entry)
 
     async def _check_throttling(self) -> None:
-        """A request that a throttling broker answers late does not end its connection."""
+        """A request that a throttling broker answers late does not end its connection.
+
+        Not with sessions: one that ends meanwhile ends the connection.
+        """
         config, cluster = self._config, self._world.cluster
         name = min(cluster.topics)
         throttle_ms = round(config.request_timeout_ms + 1000 * _SLACK_S)
         if (
             not config.acks_value
+            or config.security_protocol != "PLAINTEXT"
             or config.linger_ms
-            or config.security_protocol != "PLAINTEXT"  # the session may end
             or config.max_in_flight_requests_per_connection < _TWO_REQUESTS
             or min(config.delivery_timeout_ms, config.connections_max_idle_ms) < 2 * throttle_ms
         ):

@@ -108,7 +108,7 @@ class Reconnections:
     async def _check_unknown_versions(self, known: Versions) -> None:
         """A call that waits for metadata fails if no broker has versions that can be used.
 
-        After some time without metadata the producer goes back to its bootstrap servers.
+        At once. After some time without metadata the producer goes back to its bootstrap servers.
         """
         config, block_s = self._config, self._config.max_block_ms / 1000
         trigger_s = config.metadata_recovery_rebootstrap_trigger_ms / 1000

@@ -21,15 +21,13 @@ from aioproducer.types import HeaderPairs, Record, RecordMetadata, TopicMetadata
 from aioproducer.wire.api_keys import ApiKey
 from simulation.transactions.plan import OUTPUT_TOPIC, Plan
 
-_USERS = {"sim": "secret"}
-SESSION_MS = 5000
+USERS = {"sim": "secret"}
 LOGIN: Mapping[str, Any] = {
     "security_protocol": "SASL_PLAINTEXT",
     "sasl_mechanism": "PLAIN",
     "sasl_plain_username": "sim",
-    "sasl_plain_password": _USERS["sim"],
+    "sasl_plain_password": USERS["sim"],
 }
-"""For brokers with sessions."""
 CHAOS_S = 60.0
 """How long producers work, and faults may strike at most; then everything heals."""
 
@@ -69,7 +67,8 @@ _SHARE_OF_PARTITIONERS = 0.12
 _SHARE_WITHOUT_RESPONSES, _SHARE_OF_SMALL_REQUESTS = 0.06, 0.2
 _SHARE_OF_MORE_CALLS = 0.3
 _SHARE_OF_HAND_OVERS = 0.08
-_SHARE_OF_LOGINS = 0.1
+_SHARE_OF_SESSIONS = 0.07
+_SESSIONS_MS = (1500, 5000)
 _HOOKS = ("value_serializer", "interceptor_classes")
 _SHARE_OF_BOUNDED_QUEUES = 0.6
 _ENQUEUE_TIMEOUTS_MS, _FEW_RECORDS = (0, 20, 500, -1), (2, 8)
@@ -170,7 +169,7 @@ class Scenario(WorldSpec):
         """With sessions, a password."""
         if not self.session_ms:
             return ListenerSecurity()
-        return ListenerSecurity(mechanisms=("PLAIN",), users=_USERS, max_reauth_ms=self.session_ms)
+        return ListenerSecurity(mechanisms=("PLAIN",), users=USERS, max_reauth_ms=self.session_ms)
 
     def settings(self, settings: ClusterSettings) -> ClusterSettings:
         """As the scenario and the transactions' plan say."""
@@ -279,11 +278,12 @@ def with_hand_over(scenario: Scenario, rng: random.Random) -> Scenario:
     return replace(scenario, options=options, hands_over=True)
 
 
-def with_logins(scenario: Scenario, rng: random.Random) -> Scenario:
-    """The scenario, in a share of the runs with brokers that ask for a password."""
-    if rng.random() >= _SHARE_OF_LOGINS:
+def with_sessions(scenario: Scenario, rng: random.Random) -> Scenario:
+    """The scenario, in a share of the runs with sessions that have to be renewed (KIP-368)."""
+    if scenario.session_ms or rng.random() >= _SHARE_OF_SESSIONS:
         return scenario
-    return replace(scenario, options={**scenario.options, **LOGIN}, session_ms=SESSION_MS)
+    options = {**scenario.options, **LOGIN}
+    return replace(scenario, options=options, session_ms=rng.choice(_SESSIONS_MS))
 
 
 def _choose_partition(

@@ -59,10 +59,10 @@ from simulation.scenario import (
     Scenario,
     draw_scenario,
     with_hand_over,
-    with_logins,
     with_more_calls,
     with_more_options,
     with_plan,
+    with_sessions,
 )
 from simulation.themes import (
     LOST_ENDS,
@@ -207,7 +207,6 @@ class Simulation:
             theme = draw_theme(themes, chance.of("newer theme"))
             drawn = with_more_calls(drawn, chance.of("more calls"))
             drawn = with_hand_over(drawn, chance.of("hand-over"))
-            drawn = with_logins(drawn, chance.of("logins"))
         theme = setup.theme or theme
         if plan is None:
             drawn = with_more_options(drawn, chance.of("more options"))
@@ -215,6 +214,7 @@ class Simulation:
             drawn = theme.applied_to(drawn)
         if plan is not None:
             drawn = with_plan(drawn, plan, chance.of("transactional scenario"))
+        drawn = with_sessions(drawn, chance.of("sessions"))
         self.scenario: Scenario = replace(drawn, options={**drawn.options, **setup.options})
         loop.longest_turn_s = self.scenario.longest_turn_s
         loop.limit_turns(_MOST_TURNS, _MOST_TURNS_PER_INSTANT)
@@ -228,7 +228,7 @@ class Simulation:
                 faults += draw_odd_answers(chance.of("odd answers"), shape, *times)
                 if self.scenario.heals_at == CHAOS_S:
                     faults += draw_changes(chance.of("changes"), shape, *times)
-                if self.scenario.session_ms:
+                if self.scenario.session_ms and plan is None:
                     faults += draw_refused_logins(chance.of("refused logins"), shape, *times)
         if theme is not None:
             faults += theme.schedule(themes, shape, *times)

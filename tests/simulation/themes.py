@@ -74,7 +74,7 @@ from simulation.faults.moments import (
 )
 from simulation.faults.network import BlackHole, Reset
 from simulation.faults.processes import Kill
-from simulation.scenario import CHAOS_S, LOGIN, SESSION_MS, Pause, Scenario
+from simulation.scenario import CHAOS_S, LOGIN, Pause, Scenario
 from simulation.transactions.plan import OUTPUT_TOPIC, READ_TOPIC, Plan, draw_plan
 
 _SHARE = 0.45
@@ -129,7 +129,7 @@ class Theme:
             parade=self.parade,
             pauses=self.pauses,
             brokers=self.brokers,
-            session_ms=self.session_ms or scenario.session_ms,
+            session_ms=self.session_ms,
         )
         return scenario if self.heals_at == CHAOS_S else replace(scenario, closes_at=None)
 
@@ -526,7 +526,7 @@ def _unlisted(rng: random.Random, shape: Shape, start: float, end: float) -> lis
 
 _TWO_TOPICS = {"t1": TopicSpec(2, 3), "t2": TopicSpec(2, 3)}
 UNLISTED = Theme(_unlisted, {"metadata_max_age_ms": 300_000}, topics=_TWO_TOPICS)
-SESSIONS = Theme(_times(4, Reset.draw), LOGIN, session_ms=SESSION_MS)
+SESSIONS = Theme(_times(4, Reset.draw), LOGIN, session_ms=5000)
 LAST_EPOCHS = replace(DOUBTS, options=_IDEMPOTENT, brokers={"first_epoch": 2**15 - 3})
 
 _UNANSWERED = (LostAnswer, LostRequest, CutAnswer, LeftOutAnswer, ErrorAfterWrite, SwallowedRequest)

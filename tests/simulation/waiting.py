@@ -318,7 +318,8 @@ class ExtraTurns:
     """Turns of a producer's tasks at an idle moment, in which there is nothing to do.
 
     What such a turn does could have been done before: a wake-up was lost, or a timer is too late.
-    Not where turns take time, in which something may become due.
+    Not where turns take time, in which something may become due. A session is renewed by the turn
+    after a response, before which nothing else could be sent.
     """
 
     @staticmethod
@@ -342,8 +343,6 @@ class ExtraTurns:
         """Yield what the turns have done."""
         requests, batches = _requests_of(self._engine), self._engine.accumulator.incomplete()
         for kind, node_id, _ in sorted(requests - self._requests):
-            if kind == SaslHandshakeRequest.__name__:
-                continue  # the next turn, whatever it is for, renews a session that ends soon
             yield f"{kind} to node {node_id} is sent by a turn that nothing caused"
         if self._batches - {batch.ordinal for batch in batches}:
             yield "batches end by a turn that nothing caused"
@@ -358,6 +357,7 @@ def _requests_of(engine: ProducerEngine) -> set[tuple[str, int, float]]:
     return {
         (request.kind.__name__, link.node.id, request.sent_at)
         for link, request in requests_in_flight(engine)
+        if request.kind is not SaslHandshakeRequest
     }
 
 
