@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from math import inf
 from typing import TYPE_CHECKING, NamedTuple
 
+from aioproducer.net.context import NodeState
 from aioproducer.net.link import DIAL_TIMEOUT_S
 
 if TYPE_CHECKING:
@@ -55,7 +56,10 @@ class Dials:
             seen = before.get(link, _Seen())
             now_seen = self._links[link] = _as_seen(link, seen, longest_s)
             took_s = now - link.last_attempt_at
-            if link.is_dialing and took_s > longest_setup_s + request_s + _LATE_S:
+            most_s = longest_setup_s + request_s
+            if link._state is NodeState.CONNECTING:
+                most_s = min(setup_s * 2.0**link._setup_failures * _JITTER, longest_setup_s)
+            if link.is_dialing and took_s > most_s + _LATE_S:
                 yield f"node {link.node.id} is dialed for {took_s:.3f} s"
             if now_seen.retry_at == seen.retry_at:
                 continue

@@ -1888,6 +1888,12 @@ MUTANTS += (
         "        self._around.warnings.recovered(",
     ),
     Mutant(
+        "dial a broker for ten times as long",
+        "net/link.py",
+        "                timeout_s=allowed,\n",
+        "                timeout_s=allowed * 10,\n",
+    ),
+    Mutant(
         "begin with the address that has just failed",
         "net/dial/attempt.py",
         "        first = addresses.index(unproven) + 1\n",

@@ -10,6 +10,7 @@ from unittest.mock import Mock
 import pytest
 
 from aioproducer.errors import KafkaConnectionError, NodeDisconnectedError
+from aioproducer.net.context import NodeState
 from aioproducer.net.versions import BrokerVersions
 from aioproducer.wire.messages.produce import ProduceRequest
 from simulation.links import Dials, earlier_dials_count, not_dialed, unsupported_versions
@@ -30,6 +31,8 @@ class _Watched:
     def __init__(self) -> None:
         self.link = Mock(
             is_dialing=False,
+            _state=NodeState.READY,
+            _setup_failures=0,
             last_attempt_at=0.0,
             last_error=KafkaConnectionError("refused"),
             lost_at=-math.inf,
@@ -95,10 +98,21 @@ def test_a_dial_that_times_out_before_its_time_is_found_out(
 
 
 @pytest.mark.parametrize(
-    ("is_dialing", "now", "found"), [(True, 4.6, 1), (True, 4.4, 0), (False, 4.6, 0)]
+    ("state", "now", "found"),
+    [
+        ({"_state": NodeState.CONNECTING}, 0.8, 1),
+        ({"_state": NodeState.CONNECTING}, 0.6, 0),
+        ({"_state": NodeState.CONNECTING, "_setup_failures": 1}, 0.8, 0),
+        ({"_state": NodeState.CONNECTING, "_setup_failures": 9}, 4.2, 1),
+        ({"_state": NodeState.HANDSHAKING}, 4.4, 0),
+        ({"_state": NodeState.HANDSHAKING}, 4.6, 1),
+        ({"_state": NodeState.READY, "is_dialing": False}, 4.6, 0),
+    ],
 )
-def test_a_dial_that_takes_too_long_is_found_out(is_dialing: bool, now: float, found: int) -> None:
-    assert _Watched().found(now, is_dialing=is_dialing) == found
+def test_a_dial_that_takes_too_long_is_found_out(
+    state: dict[str, Any], now: float, found: int
+) -> None:
+    assert _Watched().found(now, **{"is_dialing": True, **state}) == found
 
 
 def _undialed(strategy: str = "none", **state: Any) -> Any:
