@@ -17,8 +17,8 @@ from aioproducer.core.metadata.cluster import ZERO_ID
 from aioproducer.core.transactions.requests import CoordinatorKey, CoordinatorKind
 from aioproducer.core.transactions.rules import Rpc
 from aioproducer.core.transactions.sequencer import TransactionalSequencer
-from aioproducer.core.transactions.states import TransactionState
 from aioproducer.errors import BrokerError, NodeDisconnectedError, error_for_code
+from simulation.transactions.waiting import broken_in_transactions
 from simulation.waiting import (
     LONGEST_THROTTLE_S,
     STEPS,
@@ -52,7 +52,6 @@ if TYPE_CHECKING:
 _MOST_REPORTED = 3
 _LONG_JUMP_S = 0.25
 _CHECKED_EACH = 10
-_ABORTED = frozenset({TransactionState.ABORTING, TransactionState.ABORTABLE_ERROR})
 _JITTER = 1.2
 _ROUND_TRIPS = 50
 """Of a backlog: small batches, one after the other, memory for two."""
@@ -371,13 +370,6 @@ def _parts_expire_otherwise(engine: ProducerEngine, now: float) -> Iterator[str]
                 )
 
 
-def _aborted_additions_kept(engine: ProducerEngine, now: float) -> Iterator[str]:
-    """Partitions and positions that an aborted transaction still adds."""
-    manager = None if engine.transactions is None else engine.transactions.manager
-    if manager is not None and manager.state in _ABORTED and manager.contents.has_additions:
-        yield f"a transaction that is {manager.state.value} has additions"
-
-
 _WHILE_STARTED: tuple[_Rule, ...] = (
     asked_in_vain,
     asks_before_the_pause_ends,
@@ -402,7 +394,7 @@ _NOW_AND_THEN: tuple[_Rule, ...] = (
     _not_asked_after_failure,
     _unreachable_coordinator_kept,
     _parts_expire_otherwise,
-    _aborted_additions_kept,
+    broken_in_transactions,
     broken_while_waiting,
 )
 """Rules for a running producer; what breaks one of these stays broken until the next long wait."""

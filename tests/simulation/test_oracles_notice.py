@@ -36,7 +36,6 @@ from aioproducer.core.transactions.contents import TransactionContents
 from aioproducer.core.transactions.requests import CoordinatorKey, CoordinatorKind
 from aioproducer.core.transactions.rules import Rpc
 from aioproducer.core.transactions.sequencer import TransactionalSequencer
-from aioproducer.core.transactions.states import TransactionState
 from aioproducer.errors import (
     BufferExhaustedError,
     ConcurrentTransactionsError,
@@ -64,7 +63,6 @@ from simulation import Result, Setup, SimProducer, Simulation, run_seed
 from simulation.ledger import CallState, Entry
 from simulation.liveness import (
     LivenessWatch,
-    _aborted_additions_kept,
     _not_asked_after_failure,
     _not_asked_for,
     _oversleeps_expiry,
@@ -662,24 +660,6 @@ def test_a_part_that_is_not_as_old_as_its_records_is_found_out(
     batch = SimpleNamespace(created_at=100.0, parts=[part])
     engine: Any = SimpleNamespace(accumulator=SimpleNamespace(pinned=[batch]))
     assert len(list(_parts_expire_otherwise(engine, 101.0))) == found
-
-
-@pytest.mark.parametrize(
-    ("state", "has_additions", "found"),
-    [
-        (TransactionState.ABORTING, True, 1),
-        (TransactionState.ABORTABLE_ERROR, True, 1),
-        (TransactionState.ABORTING, False, 0),
-        (TransactionState.COMMITTING, True, 0),
-    ],
-)
-def test_additions_of_an_aborted_transaction_are_found_out(
-    state: TransactionState, has_additions: bool, found: int
-) -> None:
-    contents = SimpleNamespace(has_additions=has_additions)
-    manager = SimpleNamespace(state=state, contents=contents)
-    engine: Any = SimpleNamespace(transactions=SimpleNamespace(manager=manager))
-    assert len(list(_aborted_additions_kept(engine, 1.0))) == found
 
 
 def _producer_that_uses_a_topic() -> Any:

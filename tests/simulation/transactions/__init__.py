@@ -9,4 +9,5 @@ Owns: everything that only transactional runs have.
     oracles     what must be true                          actor      one incarnation at work
     cast        incarnations come and go                   play       one run
     outsider    decides about what is prepared          context    what they share
+    waiting     what is true of a producer that waits   calm       rare ones at the end
 """

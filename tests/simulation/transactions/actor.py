@@ -294,7 +294,8 @@ class Actor:
     async def commit_last(self) -> None:
         """Commit the transaction that was left open."""
         if self._last is not None and self._block_left_open is None:
-            await self._commit(self._last)
+            tx, self._last = self._last, None
+            await self._commit(tx)
 
     async def calm_transaction(
         self, fill: Callable[[TransactionEntry], Awaitable[None]]

@@ -19,6 +19,7 @@ from aioproducer.errors import (
     CommitOutcomeUnknownError,
     FatalTransactionError,
     KafkaError,
+    KafkaTimeoutError,
     ProducerClosedError,
     ProducerFailedError,
     ProducerFencedError,
@@ -204,9 +205,18 @@ class Contents:
         except ENDS:
             raise
         except KafkaError as error:
+            if isinstance(error, KafkaTimeoutError):
+                self._check_goes_on(tx)
             self._context.trace(f"{tx.label}: send_offsets raises {type(error).__name__}")
         else:
             self._check_positions(tx)
+
+    def _check_goes_on(self, tx: TransactionEntry) -> None:
+        """Complain of a call that has no outcome, and nothing left to add."""
+        transactions = self._producer.engine.transactions
+        if transactions is not None and not transactions.manager.contents._offsets:
+            text = f"{tx.label}: send_offsets has no outcome, and adds nothing any more"
+            self._context.ledger.false_reports.append(text)
 
     def _check_positions(self, tx: TransactionEntry) -> None:
         """The group has all positions that a call has committed, or none if a timeout came."""

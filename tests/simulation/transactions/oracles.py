@@ -14,6 +14,10 @@ from aioproducer.errors import (
     AuthorizationError,
     BufferExhaustedError,
     FatalTransactionError,
+    FencedInstanceIdError,
+    GroupAuthorizationFailedError,
+    IllegalGenerationError,
+    InvalidProducerEpochError,
     InvalidProducerIdMappingError,
     InvalidTopicError,
     InvalidTxnStateError,
@@ -22,9 +26,11 @@ from aioproducer.errors import (
     OperationNotAttemptedError,
     ProducerFencedError,
     RecordTooLargeError,
+    UnknownMemberIdError,
 )
 from aioproducer.records.batch import DecodedRecord
 from aioproducer.types import TopicPartition
+from aioproducer.wire.api_keys import ApiKey
 from simulation.evidence import Evidence, Log, name_of
 from simulation.ledger import CallState, Entry
 from simulation.oracles import Violation
@@ -36,6 +42,14 @@ _LOSSES = (AuthorizationError, InvalidTopicError, KafkaTimeoutError, RecordTooLa
 _ENDS_OF_WAITS = (BufferExhaustedError, MetadataTimeoutError)
 """Errors that only `send` raises."""
 _STATE_ERRORS = (InvalidTxnStateError, InvalidProducerIdMappingError)
+_END_NO_PRODUCER = (
+    FencedInstanceIdError,
+    GroupAuthorizationFailedError,
+    IllegalGenerationError,
+    UnknownMemberIdError,
+)
+"""What a group coordinator refuses positions with: an abort is enough (Java: the same)."""
+_FENCE = (InvalidProducerEpochError, ProducerFencedError)
 _SAY_FENCED = frozenset({47, 59, 90})
 """Codes that a script answers in place of the coordinator; 59 asks for an epoch at any moment."""
 
@@ -198,6 +212,19 @@ def no_producer_fences_itself(r: _Reading) -> Iterator[str]:
             yield f"{actor.name} ends by {error!r}, not by another one or its timeout"
 
 
+def ends_have_the_errors_of_their_causes(r: _Reading) -> Iterator[str]:
+    """A producer that is fenced says so, and none ends by what an abort is enough for.
+
+    Not where brokers give no new epoch: each failed batch ends a producer there.
+    """
+    is_old = ApiKey.INIT_PRODUCER_ID in r.evidence.cluster.settings.api_versions
+    wrong = _END_NO_PRODUCER if is_old else (*_END_NO_PRODUCER, *_FENCE)
+    for actor in r.book.actors:
+        error = actor.ended_with
+        if isinstance(error, FatalTransactionError) and isinstance(error.__cause__, wrong):
+            yield f"{actor.name} ends by {error!r}, because of {error.__cause__!r}"
+
+
 def what_is_prepared_waits(r: _Reading) -> Iterator[str]:
     """Before a decision only its timeout and an incarnation end a prepared transaction.
 
@@ -330,6 +357,7 @@ ORACLES = (
     sends_do_not_outlive_their_transaction,
     a_fenced_producer_is_done,
     no_producer_fences_itself,
+    ends_have_the_errors_of_their_causes,
     what_is_prepared_waits,
     reports_of_an_end_agree,
     nothing_stays_open,

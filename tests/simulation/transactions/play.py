@@ -18,6 +18,12 @@ from aioproducer.testing.broker.transactions.states import TransactionState
 from simulation.ledger import Entry
 from simulation.transactions.book import Outcome, TransactionEntry
 from simulation.transactions.caller import GaveUpError
+from simulation.transactions.calm import (
+    LateAdmin,
+    begin_while_refused,
+    commit_before_abort,
+    commit_positions_alone,
+)
 from simulation.transactions.outsider import SimAdmin
 from simulation.transactions.plan import Seat
 
@@ -184,6 +190,7 @@ class TransactionalPlay:
             try:
                 if actor.consumer is None:
                     await self._write_everywhere(actor, at_once=not tried)
+                    await self._make_rare_ones(actor)
                     return
                 # A transaction that carries too much ends by its timeout, and its producer with it.
                 if await self._read_to_the_end(actor, _MOST_READ >> tried):
@@ -223,6 +230,17 @@ class TransactionalPlay:
         tx = await actor.calm_transaction(fill)
         if tx.outcome is not Outcome.COMMITTED:
             raise KafkaError(f"{tx.label} is {tx.outcome.value}")
+
+    async def _make_rare_ones(self, actor: Actor) -> None:
+        """See `simulation.transactions.calm`."""
+        topic, cluster = min(self._cast.input_shape.topics), self._cast.cluster
+        await commit_positions_alone(actor, topic, cluster, self._ledger)
+        await begin_while_refused(actor, self._run.world, self._ledger)
+        name = b"<late abort/%s>" % actor.entry.name.encode()
+        entry = Entry(name, -2, topic, 0, None, name, (), None, self._loop.time())
+        config, rng = self._cast.config_without_id(), self._run.chance.of("late admin")
+        admin = LateAdmin(config, self._cast.network, rng)
+        await commit_before_abort(actor, entry, admin, self._cast.book, self._ledger)
 
     async def _read_to_the_end(self, actor: Actor, most: int) -> bool:
         """Return whether it gets there; open transactions of dead processes delay it."""

@@ -1,0 +1,304 @@
+"""The checks of transactional producers that wait, and of the rare transactions at the end."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Awaitable, Callable, Mapping
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from aioproducer.core.transactions.manager import TransactionManager
+from aioproducer.core.transactions.operations import OperationKind
+from aioproducer.core.transactions.states import TransactionState
+from aioproducer.errors import (
+    FatalTransactionError,
+    IllegalGenerationError,
+    InvalidProducerEpochError,
+    InvalidTxnStateError,
+    KafkaError,
+    KafkaTimeoutError,
+    TransactionalIdAuthorizationFailedError,
+)
+from aioproducer.testing.broker.faults import Faults
+from aioproducer.testing.broker.transactions.groups import GroupOffset
+from aioproducer.testing.world.loop import VirtualLoop
+from aioproducer.types import TopicPartition
+from aioproducer.wire.api_keys import ApiKey
+from simulation.ledger import Ledger
+from simulation.transactions.book import Outcome, TransactionBook, TransactionEntry
+from simulation.transactions.calm import (
+    begin_while_refused,
+    commit_before_abort,
+    commit_positions_alone,
+)
+from simulation.transactions.contents import Contents
+from simulation.transactions.oracles import ends_have_the_errors_of_their_causes
+from simulation.transactions.waiting import broken_in_transactions
+
+_STATES = TransactionState
+_PLACE = TopicPartition("t", 0)
+
+
+def _broken(
+    state: TransactionState,
+    *batches: object,
+    waits: OperationKind | None = None,
+    gate_is_open: bool | None = None,
+) -> list[str]:
+    """Return what is complained about of a producer in this state; its gate fits by default."""
+    manager = TransactionManager("x", 1000)
+    manager.state = state
+    if waits is not None:
+        manager._operations.start(waits)
+    is_open = state is _STATES.IN_TRANSACTION if gate_is_open is None else gate_is_open
+    fast_path = SimpleNamespace(check_transaction=None if is_open else manager.check_send)
+    engine: Any = SimpleNamespace(
+        transactions=SimpleNamespace(manager=manager),
+        appender=SimpleNamespace(fast_path=fast_path),
+        accumulator=SimpleNamespace(incomplete=lambda: batches),
+    )
+    return list(broken_in_transactions(engine, 1.0))
+
+
+@pytest.mark.parametrize(
+    ("state", "found"),
+    [(_STATES.ABORTING, 1), (_STATES.ABORTABLE_ERROR, 1), (_STATES.COMMITTING, 0)],
+)
+def test_additions_of_an_aborted_transaction_are_found_out(
+    state: TransactionState, found: int
+) -> None:
+    manager = TransactionManager("x", 1000)
+    manager.state = state
+    manager.contents.use(_PLACE)
+    engine: Any = SimpleNamespace(
+        transactions=SimpleNamespace(manager=manager),
+        appender=SimpleNamespace(fast_path=SimpleNamespace(check_transaction=manager.check_send)),
+        accumulator=SimpleNamespace(incomplete=list),
+    )
+    assert len(list(broken_in_transactions(engine, 1.0))) == found
+
+
+@pytest.mark.parametrize(
+    ("state", "pins", "has_sequence", "found"),
+    [
+        (_STATES.ABORTING, 0, False, 1),
+        (_STATES.ABORTABLE_ERROR, 0, False, 1),
+        (_STATES.ABORTING, 1, False, 0),
+        (_STATES.ABORTING, 0, True, 0),
+        (_STATES.COMMITTING, 0, False, 0),
+    ],
+)
+def test_a_record_of_an_aborted_transaction_that_waits_is_found_out(
+    state: TransactionState, pins: int, has_sequence: bool, found: int
+) -> None:
+    batch = SimpleNamespace(pins=pins, has_sequence=has_sequence, topic_partition=_PLACE)
+    assert len(_broken(state, batch)) == found
+
+
+@pytest.mark.parametrize("state", [_STATES.COMMITTING, _STATES.IN_TRANSACTION])
+def test_a_fast_path_that_does_not_fit_the_state_is_found_out(state: TransactionState) -> None:
+    assert len(_broken(state, gate_is_open=state is not _STATES.IN_TRANSACTION)) == 1
+    assert _broken(state) == []
+
+
+@pytest.mark.parametrize(
+    ("waits", "state", "found"),
+    [
+        (OperationKind.BEGIN, _STATES.UNINITIALIZED, 1),
+        (OperationKind.BEGIN, _STATES.INITIALIZING, 0),
+        (OperationKind.COMMIT, _STATES.ABORTABLE_ERROR, 1),
+        (OperationKind.COMMIT, _STATES.COMMITTING, 0),
+    ],
+)
+def test_a_call_that_waits_for_another_state_is_found_out(
+    waits: OperationKind, state: TransactionState, found: int
+) -> None:
+    assert len(_broken(state, waits=waits)) == found
+
+
+@pytest.mark.parametrize(
+    ("cause", "old_brokers", "found"),
+    [
+        (IllegalGenerationError(), False, 1),
+        (IllegalGenerationError(), True, 1),
+        (InvalidProducerEpochError(), False, 1),
+        (InvalidProducerEpochError(), True, 0),
+        (InvalidTxnStateError(), False, 0),
+    ],
+)
+def test_an_end_that_an_abort_would_have_been_enough_for_is_found_out(
+    cause: KafkaError, old_brokers: bool, found: int
+) -> None:
+    error = FatalTransactionError().because_of(cause)
+    versions = {ApiKey.INIT_PRODUCER_ID: (0, 2)} if old_brokers else {}
+    cluster = SimpleNamespace(settings=SimpleNamespace(api_versions=versions))
+    reading: Any = SimpleNamespace(
+        evidence=SimpleNamespace(cluster=cluster),
+        book=SimpleNamespace(actors=[SimpleNamespace(name="a.1", ended_with=error)]),
+    )
+    assert len(list(ends_have_the_errors_of_their_causes(reading))) == found
+
+
+@pytest.mark.parametrize(("left", "found"), [([], 1), ([object()], 0)])
+def test_a_call_without_an_outcome_that_adds_nothing_is_found_out(
+    left: list[object], found: int
+) -> None:
+    ledger, manager = Ledger(), SimpleNamespace(contents=SimpleNamespace(_offsets=left))
+    engine = SimpleNamespace(transactions=SimpleNamespace(manager=manager))
+    contents: Any = SimpleNamespace(
+        _producer=SimpleNamespace(engine=engine), _context=SimpleNamespace(ledger=ledger)
+    )
+    Contents._check_goes_on(contents, TransactionBook().begin("a", 0.0))
+    assert len(ledger.false_reports) == found
+
+
+class _Calls:
+    """The calls of an actor and its producer; `begins` is what `begin_transaction` raises."""
+
+    def __init__(self, begins: KafkaError | None = None, *, v2: bool = False) -> None:
+        self.entry = SimpleNamespace(name="a")
+        self.called: list[str] = []
+        manager = SimpleNamespace(uses_v2=v2)
+        self.engine = SimpleNamespace(transactions=SimpleNamespace(manager=manager))
+        self._begins = begins
+
+    @property
+    def producer(self) -> _Calls:
+        return self
+
+    async def calm_transaction(
+        self, fill: Callable[[TransactionEntry], Awaitable[None]]
+    ) -> TransactionEntry:
+        tx = TransactionBook().begin("a", 0.0)
+        await fill(tx)
+        return tx
+
+    async def send_offsets_to_transaction(
+        self, offsets: Mapping[TopicPartition, object], group: str
+    ) -> None:
+        self.called.append("offsets")
+
+    async def prepare_transaction(self) -> None:
+        self.called.append("prepare")
+
+    async def begin_transaction(self) -> None:
+        self.called.append("begin")
+        if self._begins is not None:
+            raise self._begins
+
+    async def init_transactions(self) -> None:
+        self.called.append("init")
+
+    async def abort_transaction(self) -> None:
+        self.called.append("abort")
+
+
+def _run(work: Awaitable[None]) -> None:
+    async def run() -> None:
+        await work
+
+    loop = VirtualLoop(random.Random(1))
+    try:
+        loop.run_until_complete(run())
+    finally:
+        loop.close()
+
+
+@pytest.mark.parametrize(
+    ("found", "reports"),
+    [
+        (GroupOffset(7, 0, "metadata"), 0),
+        (GroupOffset(7, 0, ""), 1),
+        (GroupOffset(7, -1, "metadata"), 1),
+        (None, 1),
+    ],
+)
+def test_a_position_that_is_not_committed_as_it_was_given_is_found_out(
+    found: GroupOffset | None, reports: int
+) -> None:
+    ledger, actor = Ledger(), _Calls()
+    offsets = {} if found is None else {_PLACE: found}
+    groups = SimpleNamespace(groups={"of a": SimpleNamespace(offsets=offsets)})
+    cluster: Any = SimpleNamespace(groups=groups)
+    calls: Any = actor
+    _run(commit_positions_alone(calls, "t", cluster, ledger))
+    assert (actor.called, len(ledger.false_reports)) == (["offsets"], reports)
+
+
+def _begin_while_refused(calls: Any, versions: Mapping[ApiKey, object], ledger: Ledger) -> int:
+    """Return how many requests would be refused by then."""
+    faults = Faults()
+    cluster = SimpleNamespace(settings=SimpleNamespace(api_versions=versions), faults=faults)
+    world: Any = SimpleNamespace(cluster=cluster, brokers={})
+    _run(begin_while_refused(calls, world, ledger))
+    return len(faults._errors)
+
+
+def test_a_call_that_waits_for_an_epoch_that_is_refused_is_initialized_again() -> None:
+    ledger, actor = Ledger(), _Calls(TransactionalIdAuthorizationFailedError())
+    assert _begin_while_refused(actor, {}, ledger) == 1
+    assert (actor.called, ledger.false_reports) == (["prepare", "begin", "init"], [])
+
+
+def test_a_call_that_hangs_when_its_epoch_is_refused_is_found_out() -> None:
+    ledger, actor = Ledger(), _Calls(KafkaTimeoutError())
+    with pytest.raises(KafkaTimeoutError):
+        _begin_while_refused(actor, {}, ledger)
+    assert len(ledger.false_reports) == 1
+
+
+@pytest.mark.parametrize(
+    ("v2", "versions"), [(True, {}), (False, {ApiKey.INIT_PRODUCER_ID: (0, 2)})]
+)
+def test_no_epoch_is_refused_where_a_prepared_transaction_needs_none(
+    v2: bool, versions: Mapping[ApiKey, object]
+) -> None:
+    actor = _Calls(v2=v2)
+    assert _begin_while_refused(actor, versions, Ledger()) == 0
+    assert actor.called == []
+
+
+@pytest.mark.parametrize(
+    ("v2", "says_aborted", "outcome", "found"),
+    [
+        (True, True, Outcome.COMMITTED, 1),
+        (True, False, Outcome.COMMITTED, 0),
+        (True, True, Outcome.REFUSED, 0),
+        (False, True, Outcome.COMMITTED, 0),
+    ],
+)
+def test_a_committed_transaction_that_is_said_to_be_aborted_is_found_out(
+    v2: bool, says_aborted: bool, outcome: Outcome, found: int
+) -> None:
+    ledger, book, calls = Ledger(), TransactionBook(), _Calls(v2=v2)
+    found_open: Any = SimpleNamespace(transactional_id="a")
+
+    async def leave_open(entries: object, *, in_block: bool) -> None:
+        book.begin("a", 0.0)
+
+    async def commit_last() -> None:
+        book.transactions[-1].report(outcome)
+
+    class Admin:
+        commits: Mapping[str, Callable[[], Awaitable[None]]]
+
+        async def __aenter__(self) -> None:
+            pass
+
+        async def __aexit__(self, *_: object) -> None:
+            pass
+
+        async def abort_orphans(self, name: str) -> list[Any]:
+            await self.commits[name]()
+            return [found_open] if says_aborted else []
+
+    actor: Any = SimpleNamespace(
+        producer=calls, entry=found_open, leave_open=leave_open, commit_last=commit_last
+    )
+    admin: Any = Admin()
+    entry: Any = None
+    _run(commit_before_abort(actor, entry, admin, book, ledger))
+    assert book.transactions[-1].outcome is outcome
+    assert len(ledger.false_reports) == found

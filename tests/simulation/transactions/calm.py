@@ -1,0 +1,109 @@
+"""Transactions that a healthy cluster gets when all seats have recovered.
+
+Owns: what the busy part of a run makes too rarely. Not here: who makes them and when.
+
+    positions alone     no record begins the transaction; all that belongs to a position is kept
+    a refused renewal   the epoch after a prepared V1 transaction, for which the next begin waits
+    a late abort        another process aborts what was committed after it had found it open (V2)
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from typing import TYPE_CHECKING
+
+from aioproducer.errors import AuthorizationError, KafkaError
+from aioproducer.testing.broker.transactions.groups import GroupOffset
+from aioproducer.types import OffsetAndMetadata, TopicPartition, TransactionDescription
+from aioproducer.wire.api_keys import ApiKey
+from simulation.faults.coordinators import FinalCoordinatorError
+from simulation.transactions.book import Outcome
+from simulation.transactions.outsider import SimAdmin
+
+if TYPE_CHECKING:
+    from aioproducer.testing.world.cluster import SimCluster
+    from aioproducer.testing.world.faults import World
+    from simulation.ledger import Entry, Ledger
+    from simulation.transactions.actor import Actor
+    from simulation.transactions.book import TransactionBook, TransactionEntry
+
+_MARKED_S = 1.0
+"""Markers are written by then."""
+_NOT_AUTHORIZED = 53
+
+
+async def commit_positions_alone(
+    actor: Actor, topic: str, cluster: SimCluster, ledger: Ledger
+) -> None:
+    """Commit a position, and nothing else; the group has it as it was given."""
+    group, where = f"of {actor.entry.name}", TopicPartition(topic, 0)
+    position = OffsetAndMetadata(7, "metadata", 0)
+
+    async def fill(tx: TransactionEntry) -> None:
+        await actor.producer.send_offsets_to_transaction({where: position}, group)
+
+    tx = await actor.calm_transaction(fill)
+    await asyncio.sleep(_MARKED_S)
+    groups = cluster.groups.groups
+    found = groups[group].offsets.get(where) if group in groups else None
+    wanted = GroupOffset(position.offset, 0, "metadata")
+    if found != wanted:
+        ledger.false_reports.append(f"{tx.label} has committed {wanted}, its group has {found}")
+
+
+async def begin_while_refused(actor: Actor, world: World, ledger: Ledger) -> None:
+    """Begin after a prepared V1 transaction whose next epoch is refused: the call raises that."""
+    transactions = actor.producer.engine.transactions
+    if transactions is None or transactions.manager.uses_v2:
+        return
+    if ApiKey.INIT_PRODUCER_ID in world.cluster.settings.api_versions:
+        return  # brokers before 2.5
+
+    async def fill(tx: TransactionEntry) -> None:
+        await actor.producer.prepare_transaction()
+        FinalCoordinatorError(0.0, ApiKey.INIT_PRODUCER_ID, 1, _NOT_AUTHORIZED).strike(world)
+
+    await actor.calm_transaction(fill)
+    try:
+        await actor.producer.begin_transaction()
+    except AuthorizationError:
+        await actor.producer.init_transactions()
+    except KafkaError as error:
+        text = f"{actor.entry.name} is refused an epoch, and begin_transaction() raises {error!r}"
+        ledger.false_reports.append(text)
+        raise
+    else:
+        await actor.producer.abort_transaction()
+
+
+class LateAdmin(SimAdmin):
+    """One that finds open transactions, and is overtaken by their commits.
+
+    Attributes:
+        commits: Makes the commit of a transactional id.
+    """
+
+    commits: Mapping[str, Callable[[], Awaitable[None]]]
+
+    async def _aborted(self, found: TransactionDescription) -> bool:
+        if found.transactional_id in self.commits:
+            await self.commits[found.transactional_id]()
+        return await super()._aborted(found)
+
+
+async def commit_before_abort(
+    actor: Actor, entry: Entry, admin: LateAdmin, book: TransactionBook, ledger: Ledger
+) -> None:
+    """Commit a record; a process that aborts it after that has aborted nothing (V2)."""
+    await actor.leave_open([entry], in_block=False)
+    tx, transactions = book.transactions[-1], actor.producer.engine.transactions
+    if transactions is None or not transactions.manager.uses_v2:
+        await actor.commit_last()
+        return
+    name = actor.entry.transactional_id
+    admin.commits = {name: actor.commit_last}
+    async with admin:
+        aborted = {each.transactional_id for each in await admin.abort_orphans(name)}
+    if name in aborted and tx.outcome is Outcome.COMMITTED:
+        ledger.false_reports.append(f"{tx.label} is committed, and abort_orphans() has aborted it")
