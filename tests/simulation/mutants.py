@@ -2079,6 +2079,70 @@ MUTANTS += tuple(
 )
 
 
+# Kinds that a twelfth blind round has shown to be missed.
+TRANSACTIONAL_MUTANTS += tuple(
+    Mutant(*each, transactional=True)
+    for each in (
+        (
+            "end a producer whose group has a newer generation",
+            "core/transactions/rules.py",
+            "            22: Reaction.ABORTABLE,  # ILLEGAL_GENERATION\n",
+            "",
+        ),
+        (
+            "take an epoch that a group coordinator calls old for any other fatal error",
+            "core/transactions/rules.py",
+            "dict.fromkeys((47, 90), Reaction.FENCED)",
+            "dict.fromkeys((90,), Reaction.FENCED)",
+        ),
+        (
+            "drop positions of an aborted transaction without an outcome",
+            "core/transactions/contents.py",
+            "        while self._offsets:\n            self._offsets[0].finish(error)\n"
+            "            del self._offsets[0]\n",
+            "        self._offsets.clear()\n",
+        ),
+        (
+            "take records while a transaction is committed",
+            "runtime/tasks/transactions.py",
+            "self.manager.state is TransactionState.IN_TRANSACTION)",
+            "self.manager.state.name in {'IN_TRANSACTION', 'COMMITTING'})",
+        ),
+        (
+            "say that a transaction was aborted which its producer has committed",
+            "transaction_admin.py",
+            '            return now is not None and now.state == "CompleteAbort"\n',
+            "            return now is not None\n",
+        ),
+        (
+            "leave the metadata of a position out",
+            "core/transactions/requests.py",
+            'committed_metadata=committed.metadata or ""',
+            'committed_metadata=""',
+        ),
+        (
+            "let a begin wait for an epoch that was refused",
+            "core/transactions/manager.py",
+            "finish_all(OperationKind.INIT, OperationKind.BEGIN, error=error)",
+            "finish_all(OperationKind.INIT, error=error)",
+        ),
+        (
+            "keep the unsent records of a transaction that is aborted by a call",
+            "core/transactions/manager.py",
+            "        if self.state not in {_S.ABORTING, _S.ABORTABLE_ERROR}:\n",
+            "        if self.state is not _S.ABORTABLE_ERROR:\n",
+        ),
+        (
+            "do not end a V2 transaction that has positions only",
+            "core/transactions/manager.py",
+            "        elif rpc is Rpc.COMMIT_OFFSETS and self.uses_v2:\n"
+            "            self.contents.begun = True\n",
+            "",
+        ),
+    )
+)
+
+
 def hunt(mutant: Mutant, seeds: int) -> str | None:
     """The first seed that finds the mutant, with its oracles; None when none does."""
     with tempfile.TemporaryDirectory() as folder:
