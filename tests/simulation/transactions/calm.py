@@ -1,6 +1,6 @@
 """Transactions that a healthy cluster gets when all seats have recovered.
 
-Owns: what the busy part of a run makes too rarely. Not here: who makes them and when.
+Owns: what the busy part of a run makes too rarely. Not here: when a run makes them.
 
     positions alone     no record begins the transaction; all that belongs to a position is kept
     a refused renewal   the epoch after a prepared V1 transaction, for which the next begin waits
