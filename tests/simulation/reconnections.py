@@ -91,12 +91,13 @@ class Reconnections:
 
     async def _check_versions(self) -> None:
         """Brokers that restart with other versions get requests in these."""
-        cluster = self._world.cluster
+        cluster, config = self._world.cluster, self._config
+        pauses_s = (config.reconnect_backoff_max_ms + config.retry_backoff_max_ms) / 1000
         before = cluster.settings.api_versions
         await self._check_unknown_versions(before)
         for number, versions in enumerate(({**before, **_OLDER_VERSIONS}, before)):
             self._restart(versions)
-            await asyncio.sleep(_SLACK_S)
+            await asyncio.sleep(pauses_s + _SLACK_S)
             cluster.create_topic(_NEW_TOPIC.format(number), TopicSpec(1, 1))
             for name, topic in sorted(cluster.topics.items())[-_MOST_TOPICS:] * 2:
                 for partition in topic.partitions:
