@@ -42,8 +42,8 @@ OWN = (
     Defect(
         "no turn after a direct send",
         "core/sending/sender.py",
-        "return self.accumulator.has_queued or",
-        "return",
+        " <= now or self.accumulator.has_queued\n",
+        " <= now\n",
     ),
     Defect(
         "send a batch again that a later one has overtaken",

@@ -67,7 +67,7 @@ _SHARE_OF_PARTITIONERS = 0.12
 _SHARE_WITHOUT_RESPONSES, _SHARE_OF_SMALL_REQUESTS = 0.06, 0.2
 _SHARE_OF_MORE_CALLS = 0.3
 _SHARE_OF_HAND_OVERS = 0.08
-_SHARE_OF_SESSIONS = 0.07
+SHARE_OF_SESSIONS = 0.07
 _SESSIONS_MS = (1500, 5000)
 _HOOKS = ("value_serializer", "interceptor_classes")
 _SHARE_OF_BOUNDED_QUEUES = 0.6
@@ -280,7 +280,7 @@ def with_hand_over(scenario: Scenario, rng: random.Random) -> Scenario:
 
 def with_sessions(scenario: Scenario, rng: random.Random) -> Scenario:
     """The scenario, in a share of the runs with sessions that have to be renewed (KIP-368)."""
-    if scenario.session_ms or rng.random() >= _SHARE_OF_SESSIONS:
+    if scenario.session_ms or rng.random() >= SHARE_OF_SESSIONS:
         return scenario
     options = {**scenario.options, **LOGIN}
     return replace(scenario, options=options, session_ms=rng.choice(_SESSIONS_MS))

@@ -71,7 +71,8 @@ class _Forgetful(SimProducer):
 
     async def close(self, timeout: float | None = None) -> None:
         await super().close(timeout)
-        if self._world.disturbances:
+        healed_at = self._world.healed_at or self._world.now()
+        if any(began < healed_at for began, _ in self._world.disturbances):
             self.engine.stats.records_failed += 1
 
 

@@ -53,7 +53,6 @@ from aioproducer.net.client import NetworkClient
 from aioproducer.runtime.bulk.run import BulkRun
 from aioproducer.runtime.bulk.target import BulkTarget
 from aioproducer.runtime.send.appender import RecordAppender
-from aioproducer.runtime.send.batch_appender import BatchAppender
 from aioproducer.runtime.tasks.metadata_waiters import MetadataWaiters
 from aioproducer.runtime.tasks.sender import SenderTask
 from aioproducer.testing.broker.log import PartitionLog, StoredBatch
@@ -90,7 +89,6 @@ from simulation.themes import (
 
 _SEEDS = range(1, 31)
 _SEED_THAT_PREPARES = 5
-_SEED_WITH_SPARES = 33
 _SEED_WITH_LINGER, _SEED_WITH_WEIGHTS = 93, 15
 _SEED_THAT_HANDS_OVER = 104
 _SEED_THAT_LINGERS = 28
@@ -846,19 +844,6 @@ def test_a_call_that_is_kept_after_its_end_is_found_out(monkeypatch: pytest.Monk
     monkeypatch.setattr(MetadataWaiters, "refresh", keep)
     oracle = "what_calls_return_is_true"
     assert oracle in _oracles_that_notice(Setup(), oracle)
-
-
-def test_a_spare_batch_of_another_topic_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    spare_for = BatchAppender._spare_for
-
-    def any_spare(self: BatchAppender, place: TopicPartition) -> ProducerBatch | None:
-        spare = self._spare
-        return spare_for(self, place) if spare is None else spare
-
-    monkeypatch.setattr(BatchAppender, "_spare_for", any_spare)
-    oracle = "partition_is_obeyed"
-    seeds = (_SEED_WITH_SPARES,)
-    assert oracle in _oracles_that_notice(Setup(), oracle, seeds)
 
 
 def test_a_purge_that_counts_wrong_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -22,6 +22,7 @@ from simulation import run_seed
 from simulation.faults.brokers import LeaderMove
 from simulation.faults.coordinators import ErrorAfterWork, FinalCoordinatorError
 from simulation.faults.moments import RecreationBeforeEnd
+from simulation.scenario import SHARE_OF_SESSIONS
 from simulation.themes import (
     COORDINATOR_MOVES,
     DOUBTED_ENDS,
@@ -55,11 +56,11 @@ def _transactional(most: int) -> Iterator[int]:
 
 
 def _about(theme: Theme) -> int:
-    """The first seed whose run has a theme."""
+    """The first seed whose run has a theme, and time for it: no sessions to renew."""
     for seed in _transactional(100):
         chance = Chance(seed)
         plan = draw_plan(chance.of("transactions"))
-        if plan is None:
+        if plan is None or chance.of("sessions").random() < SHARE_OF_SESSIONS:
             continue
         sources = chance.of("transactional theme"), chance.of("newer transactional theme")
         if draw_transactional_theme(sources[0], plan, sources[1]) is theme:

@@ -65,9 +65,16 @@ class CommitReport:
 class TwoPhaseCommit:
     """The driver of one query or job; its state is kept by the brokers."""
 
-    def __init__(self, ledger: Ledger, *, accept_lost: int | None = None) -> None:
+    def __init__(
+        self,
+        ledger: Ledger,
+        *,
+        accept_lost: int | None = None,
+        clock: Callable[[], float] = time.perf_counter,
+    ) -> None:
         self._ledger = ledger
         self._accept_lost = accept_lost
+        self._clock = clock
         self._recommitted = 0
         self._aborted = 0
 
@@ -116,7 +123,7 @@ class TwoPhaseCommit:
         given = (each.part for each in known if each.part is not None)
         parts = tuple(sorted(given, key=lambda part: part.partition))
         decision = Decision(epoch, first.owner, parts)
-        times = [time.perf_counter()]
+        times = [self._clock()]
         gone, found, *_ = await together(
             self._ledger.not_prepared(parts),
             self._ledger.open_attempts(beside=parts),
@@ -124,16 +131,16 @@ class TwoPhaseCommit:
         )
         if gone:
             await self._check_decided(first.driver, decision, gone)
-        times.append(time.perf_counter())
+        times.append(self._clock())
         is_first = not gone and await self._decide(first, decision)
-        times.append(time.perf_counter())
+        times.append(self._clock())
         await self._finish(decision)
         if not is_first:
             self._recommitted += len(parts)
         else:
             # No driver had taken over before the decision, so what was open then has no driver now.
             await self._abort_orphans(found, decision)
-        times.append(time.perf_counter())
+        times.append(self._clock())
         steps = zip(("check", "decide", "end"), times, times[1:], strict=False)
         seconds = {step: after - before for step, before, after in steps}
         rows = sum(part.rows for part in parts)
