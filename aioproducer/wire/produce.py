@@ -133,7 +133,9 @@ class ProduceRequestTemplate:
         no_records = 1 if self.is_flexible else _INDEX.size  # bytes of the length
         _, self._kind, _ = _START.unpack_from(frame)
         self._begin = bytes(frame[_START.size : -no_records - len(self.suffix)])
-        self.expected = ExpectedAcknowledgement(_topic(version, topic, topic_id), partition)
+        self.expected: ExpectedAcknowledgement = ExpectedAcknowledgement(
+            _topic(version, topic, topic_id), partition
+        )
 
     def prefix(self, correlation_id: int) -> bytes:
         """Return the bytes before the length of the batch; the frame's size is still to be set."""

@@ -14,10 +14,13 @@ from aioproducer.core.sending.reasons import Obstacle
 from aioproducer.errors import FatalTransactionError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from aioproducer.core.batching.batch import ProducerBatch
     from aioproducer.core.sending.idempotence import _Partition
     from aioproducer.core.transactions.manager import TransactionManager
     from aioproducer.errors import KafkaError
+    from aioproducer.types import TopicPartition
 
 
 class TransactionalSequencer(Sequencer):
@@ -28,7 +31,7 @@ class TransactionalSequencer(Sequencer):
     def __init__(self, max_in_flight: int, transactions: TransactionManager) -> None:
         super().__init__(max_in_flight)
         self._transactions = transactions
-        self.on_opened = transactions.on_partition_used
+        self.on_opened: Callable[[TopicPartition], None] | None = transactions.on_partition_used
 
     @property
     def wants_identity(self) -> bool:
