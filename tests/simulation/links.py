@@ -5,6 +5,7 @@ Owns: what must be true of the links to brokers at an idle moment. Not here: wha
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from math import inf
 from typing import TYPE_CHECKING, NamedTuple
@@ -90,6 +91,10 @@ def _as_seen(link: BrokerLink, before: _Seen, longest_s: float) -> _Seen:
 
 
 def _has_timed_out(error: BaseException | None) -> bool:
+    """Return whether a dial has; a request that was sent before may also end a renewal."""
+    sent_before = re.search(r" (\w+)Request v\d+ was not answered", str(error))
+    if sent_before is not None and not sent_before[1].startswith(("Sasl", "ApiVersions")):
+        return False
     while error is not None and not isinstance(error, TimeoutError):
         error = error.__cause__
     return error is not None
