@@ -146,7 +146,7 @@ def test_a_call_without_an_outcome_that_adds_nothing_is_found_out(
     left: list[object], found: int
 ) -> None:
     ledger, manager = Ledger(), SimpleNamespace(contents=SimpleNamespace(_offsets=left))
-    engine = SimpleNamespace(transactions=SimpleNamespace(manager=manager))
+    engine = SimpleNamespace(loop=None, transactions=SimpleNamespace(manager=manager))
     contents: Any = SimpleNamespace(
         _producer=SimpleNamespace(engine=engine), _context=SimpleNamespace(ledger=ledger)
     )

@@ -24,6 +24,7 @@ from aioproducer.errors import (
     ProducerFailedError,
     ProducerFencedError,
 )
+from aioproducer.testing.world.loop import VirtualLoop
 from aioproducer.testing.world.producer import SimProducer
 from simulation.ledger import Entry, Source
 from simulation.scenario import CHAOS_S
@@ -212,8 +213,13 @@ class Contents:
             self._check_positions(tx)
 
     def _check_goes_on(self, tx: TransactionEntry) -> None:
-        """Complain of a call that has no outcome, and nothing left to add."""
-        transactions = self._producer.engine.transactions
+        """Complain of a call that has no outcome, and nothing left to add.
+
+        Not where turns take time, in which the transaction may just have failed.
+        """
+        loop, transactions = self._producer.engine.loop, self._producer.engine.transactions
+        if isinstance(loop, VirtualLoop) and loop.longest_turn_s:
+            return
         if transactions is not None and not transactions.manager.contents._offsets:
             text = f"{tx.label}: send_offsets has no outcome, and adds nothing any more"
             self._context.ledger.false_reports.append(text)
