@@ -142,9 +142,10 @@ class HandingWorkload(Workload):
 
     async def send(self, entry: Entry) -> bool:
         """Send one record; it waits for memory as long as for its delivery."""
-        accepted = await super().send(entry)
-        entry.asked_at = entry.settled_at or entry.asked_at
-        return accepted
+        try:
+            return await super().send(entry)
+        finally:
+            entry.asked_at = entry.settled_at or entry.asked_at
 
     def _count_notices(self, entry: Entry) -> None:
         """A second callback of a handle leaves the first one alone."""
