@@ -97,7 +97,9 @@ class Aftermath:
             await self._check_refresh_beside_a_new_topic()
             await self._check_throttling()
             await self._check_oblivion()
-            await Reconnections(self._producer, self._world, self._ledger, self._sent).check()
+            await Reconnections(
+                self._producer, self._world, self._ledger, self._sent, self._outcome_of
+            ).check()
             await self._check_one_bound()
             await self._check_adaptive_linger()
 

@@ -52,7 +52,6 @@ class Dials:
         request_s = config.request_timeout_ms / 1000
         setup_s = config.socket_connection_setup_timeout_ms / 1000
         longest_setup_s = config.socket_connection_setup_timeout_max_ms / 1000
-        yield from not_dialed(engine, now)
         for link in engine.client._links():
             seen = before.get(link, _Seen())
             now_seen = self._links[link] = _as_seen(link, seen, longest_s)

@@ -18,6 +18,7 @@ from aioproducer.core.transactions.requests import CoordinatorKey, CoordinatorKi
 from aioproducer.core.transactions.rules import Rpc
 from aioproducer.core.transactions.sequencer import TransactionalSequencer
 from aioproducer.errors import BrokerError, NodeDisconnectedError, error_for_code
+from simulation.links import not_dialed
 from simulation.transactions.waiting import broken_in_transactions
 from simulation.waiting import (
     LONGEST_THROTTLE_S,
@@ -378,6 +379,7 @@ _WHILE_STARTED: tuple[_Rule, ...] = (
     waits_although_decided,
 )
 _AT_EACH_MOMENT: tuple[_Rule, ...] = (
+    not_dialed,
     _oversleeps_expiry,
     links_are_old,
     buffers_with_two_owners,

@@ -31,7 +31,10 @@ _OLDER_VERSIONS: Versions = {ApiKey.PRODUCE: (3, 9)}
 
 
 class Reconnections:
-    """The questions to the producer of a run; `sent` sends a record with a new name."""
+    """The questions to the producer of a run.
+
+    `sent` sends a record with a new name, `outcome_of` waits for its outcome.
+    """
 
     def __init__(
         self,
@@ -39,12 +42,14 @@ class Reconnections:
         world: SimWorld,
         ledger: Ledger,
         sent: Callable[[str, bytes | None, int | None], Awaitable[Entry]],
+        outcome_of: Callable[[Entry], Awaitable[None]],
     ) -> None:
         self._config = producer.config
         self._engine = producer.engine
         self._world = world
         self._ledger = ledger
         self._sent = sent
+        self._outcome_of = outcome_of
 
     async def check(self) -> None:
         """Ask all of them; the last one takes names of bootstrap servers away."""
@@ -138,9 +143,5 @@ class Reconnections:
     async def _error_of_a_record(self, topic: str = "", partition: int = 0) -> KafkaError | None:
         """Send a record and wait for its outcome."""
         entry = await self._sent(topic or min(self._world.cluster.topics), None, partition)
-        try:
-            if entry.delivery is not None:
-                await entry.delivery
-        except KafkaError as error:
-            entry.error = error
+        await self._outcome_of(entry)
         return entry.error

@@ -282,8 +282,6 @@ def test_a_committed_transaction_that_is_said_to_be_aborted_is_found_out(
         book.transactions[-1].report(outcome)
 
     class Admin:
-        commits: Mapping[str, Callable[[], Awaitable[None]]]
-
         async def __aenter__(self) -> None:
             pass
 
@@ -291,7 +289,7 @@ def test_a_committed_transaction_that_is_said_to_be_aborted_is_found_out(
             pass
 
         async def abort_orphans(self, name: str) -> list[Any]:
-            await self.commits[name]()
+            await commit_last()
             return [found_open] if says_aborted else []
 
     actor: Any = SimpleNamespace(

@@ -290,7 +290,6 @@ class BulkRun:
         seen = self._engine.interceptor_chain
         outer = sys.exception()
         parts: RecordParts | None = None
-        name: str | None = None
         try:
             made = rows.record(row)
             parts = made if isinstance(made, tuple) else made.known
@@ -332,8 +331,8 @@ class BulkRun:
             if isinstance(error, KafkaTimeoutError):
                 # One row has waited `max_block_ms`; the waits of further rows must not add up.
                 self._may_wait = False
-                if isinstance(error, MetadataTimeoutError) and parts is not None:
-                    self._absent.add((name, parts[4]))
+                if isinstance(error, MetadataTimeoutError):
+                    self._absent.add((error.topic, error.partition))
             self._engine.check_usable()
             if len(self.result.failed) % _REFUSALS_PER_TURN == 0:
                 # A refusal does not suspend: let other tasks run in between.

@@ -23,6 +23,7 @@ from typing import Any
 
 from aioproducer._checks.callables import makes_coroutines
 from aioproducer.core.batching.batch import BatchOutcome, ProducerBatch, name_of
+from aioproducer.core.sending.produce_answers import outcome_at
 from aioproducer.errors import KafkaError, WrongLoopError
 from aioproducer.types import RecordMetadata, TimestampType
 from aioproducer.wire.acknowledgement import POSITION
@@ -369,13 +370,7 @@ def decode_plain_acknowledgement(
     if not data.startswith(prefix) or not data.endswith(suffix):
         return None
     base_offset, stamped, log_start = POSITION.unpack_from(data, at)
-    if base_offset < 0:
-        return None
-    return BatchOutcome(
-        base_offset,
-        stamped if stamped >= 0 else None,
-        log_start_offset=log_start if log_start >= 0 else None,
-    )
+    return None if base_offset < 0 else outcome_at(base_offset, stamped, log_start)
 
 
 def _loop_of(batch: ProducerBatch) -> asyncio.AbstractEventLoop:

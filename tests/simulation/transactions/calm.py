@@ -22,6 +22,10 @@ from simulation.transactions.book import Outcome
 from simulation.transactions.outsider import SimAdmin
 
 if TYPE_CHECKING:
+    import random
+
+    from aioproducer.config import ProducerConfig
+    from aioproducer.net.dial.dialer import Dialer
     from aioproducer.testing.world.cluster import SimCluster
     from aioproducer.testing.world.faults import World
     from simulation.ledger import Entry, Ledger
@@ -80,15 +84,22 @@ async def begin_while_refused(actor: Actor, world: World, ledger: Ledger) -> Non
 class LateAdmin(SimAdmin):
     """One that finds open transactions, and is overtaken by their commits.
 
-    Attributes:
-        commits: Makes the commit of a transactional id.
+    `commits` makes the commit of a transactional id.
     """
 
-    commits: Mapping[str, Callable[[], Awaitable[None]]]
+    def __init__(
+        self,
+        config: ProducerConfig,
+        dialer: Dialer,
+        rng: random.Random,
+        commits: Mapping[str, Callable[[], Awaitable[None]]],
+    ) -> None:
+        super().__init__(config, dialer, rng)
+        self._commits = commits
 
     async def _aborted(self, found: TransactionDescription) -> bool:
-        if found.transactional_id in self.commits:
-            await self.commits[found.transactional_id]()
+        if found.transactional_id in self._commits:
+            await self._commits[found.transactional_id]()
         return await super()._aborted(found)
 
 
@@ -102,7 +113,6 @@ async def commit_before_abort(
         await actor.commit_last()
         return
     name = actor.entry.transactional_id
-    admin.commits = {name: actor.commit_last}
     async with admin:
         aborted = {each.transactional_id for each in await admin.abort_orphans(name)}
     if name in aborted and tx.outcome is Outcome.COMMITTED:

@@ -239,7 +239,8 @@ class TransactionalPlay:
         name = b"<late abort/%s>" % actor.entry.name.encode()
         entry = Entry(name, -2, topic, 0, None, name, (), None, self._loop.time())
         config, rng = self._cast.config_without_id(), self._run.chance.of("late admin")
-        admin = LateAdmin(config, self._cast.network, rng)
+        commits = {actor.entry.transactional_id: actor.commit_last}
+        admin = LateAdmin(config, self._cast.network, rng, commits)
         await commit_before_abort(actor, entry, admin, self._cast.book, self._ledger)
 
     async def _read_to_the_end(self, actor: Actor, most: int) -> bool:
