@@ -215,12 +215,6 @@ class FastPath:
             headers = tuple(headers)
         elif type(headers) is not tuple:
             return None
-        try:
-            size = record_size_bound(key, value, headers)
-        except (TypeError, ValueError):
-            return None  # the slow path raises the error
-        if size + HEADER_SIZE > self._size_limit:
-            return None
         if timestamp_ms is None:
             timestamp_ms = self._wall_ms()
         elif (
@@ -229,7 +223,7 @@ class FastPath:
             or timestamp_ms in SECONDS
         ):
             return None
-        return self._put(state, partition, timestamp_ms, key, value, headers, size, awaited)
+        return self._put(state, partition, timestamp_ms, key, value, headers, awaited)
 
     def _put(
         self,
@@ -239,10 +233,15 @@ class FastPath:
         key: bytes | None,
         value: bytes | None,
         headers: HeaderPairs,
-        size: int,
         awaited: bool,
     ) -> Delivery | None:
-        """Write a checked record to its partition's open batch, if that has room."""
+        """Write a record to its partition's open batch, if that has room."""
+        try:
+            size = record_size_bound(key, value, headers)
+        except (TypeError, ValueError):
+            return None  # the slow path raises the error
+        if size + HEADER_SIZE > self._size_limit:
+            return None
         is_sticky = is_chosen = False
         if partition is not None:
             if not _is_partition(partition, state):
