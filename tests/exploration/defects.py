@@ -59,14 +59,14 @@ OWN = (
     ),
     Defect(
         "skip a sequence after each batch",
-        "core/sending/idempotence.py",
-        "sequence_after(partition.next_sequence, batch.count)",
-        "sequence_after(partition.next_sequence, batch.count + 1)",
+        "core/batching/batch.py",
+        "(self.base_sequence + self.count)",
+        "(self.base_sequence + self.count + 1)",
     ),
     Defect(
         "give the parts of a batch the same sequence",
         "core/sending/idempotence.py",
-        "            sequence = sequence_after(sequence, part.count)\n",
+        "            sequence = part.next_sequence\n",
         "",
     ),
     Defect(
@@ -206,9 +206,9 @@ OWN = (
     ),
     Defect(
         "begin sequences anew one too early",
-        "core/sending/idempotence.py",
-        "    return (sequence + count) % _SEQUENCES\n",
-        "    return (sequence + count) % (_SEQUENCES - 1)\n",
+        "core/batching/batch.py",
+        "        return (self.base_sequence + self.count) % _SEQUENCES\n",
+        "        return (self.base_sequence + self.count) % (_SEQUENCES - 1)\n",
     ),
     Defect(
         "go on after the last epoch",

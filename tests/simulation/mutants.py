@@ -1803,7 +1803,7 @@ MUTANTS += (
     Mutant(
         "leave the sequences as they are when a split leaves out records",
         "core/sending/idempotence.py",
-        "        if sequence != sequence_after(batch.base_sequence, batch.count):\n"
+        "        if sequence != batch.next_sequence:\n"
         "            partition.unwritten_from = min(partition.unwritten_from or batch.ordinal, "
         "batch.ordinal)\n",
         "",

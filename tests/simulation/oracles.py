@@ -17,7 +17,6 @@ from collections.abc import Iterator, Set
 from math import inf
 from typing import NamedTuple
 
-from aioproducer.core.sending.idempotence import sequence_after
 from aioproducer.errors import (
     BatchRefusedError,
     BufferExhaustedError,
@@ -36,6 +35,7 @@ from aioproducer.errors import (
 )
 from aioproducer.records import murmur2_partition
 from aioproducer.records.batch import DecodedRecord, read_batches
+from aioproducer.testing.broker.producers import sequence_after
 from aioproducer.types import Persistence, TimestampType, TopicPartition
 from simulation.evidence import Evidence, Log, name_of
 from simulation.history import contradictions

@@ -250,7 +250,6 @@ class RecordAccumulator:
         queue = self._queue_of(*batch.topic_partition)
         if self.has_queued or queue.muted or not self.sequencer.may_drain(batch, now, leader_epoch):
             return False
-        batch.close()
         self._enlist(batch, now)
         self._hand_out(batch, queue, now, leader_epoch)
         self.pin(batch)
@@ -304,7 +303,6 @@ class RecordAccumulator:
             leader_epoch = self._metadata.leader_epoch(*queue.topic_partition)
             if not sequencer.may_drain(head, now, leader_epoch):
                 continue
-            head.close()
             queue.batches.popleft()
             size += head_size
             self._hand_out(head, queue, now, leader_epoch)
@@ -557,8 +555,9 @@ class RecordAccumulator:
         return (self._ordinal,)
 
     def _enlist(self, batch: ProducerBatch, now: float) -> None:
-        batch.begin(self._next_ordinal(), now)
+        ordinal = self._next_ordinal()
         self._incomplete.add(batch)
+        batch.begin(ordinal, now)
         self._metadata.add_topic(batch.topic_partition.topic, now)
         if self.sequencer.on_opened is not None:
             self.sequencer.on_opened(batch.topic_partition)

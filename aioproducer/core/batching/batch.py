@@ -29,6 +29,7 @@ from aioproducer.types import HeaderPairs, Persistence, TimestampType, TopicPart
 NO_PARTITION = -1
 """The partition of records whose topic has no metadata yet."""
 _NO_TOPIC_ID = UUID(int=0)
+_SEQUENCES = 2**31
 _MOST_GROWTH = 10
 """Bytes by which a record may grow in another batch: timestamps are deltas to the first one's."""
 
@@ -187,6 +188,11 @@ class ProducerBatch:
         return self._final_count if self.builder is None else self.builder.count
 
     @property
+    def next_sequence(self) -> int:
+        """The sequence after the last record's: 0 follows 2^31-1."""
+        return (self.base_sequence + self.count) % _SEQUENCES
+
+    @property
     def wire_size(self) -> int:
         """Bytes of the batch in a request: exact once encoded, uncompressed before."""
         if self.encoded is not None:
@@ -245,10 +251,11 @@ class ProducerBatch:
             self.builder.close()
 
     def on_attempt(self, now: float, leader_epoch: int) -> None:
-        """Record an attempt to send the batch to the leader of `leader_epoch`."""
+        """Record an attempt to send the batch, which takes no more records, to the leader."""
         self.attempts += 1
         self.last_attempt_at = now
         self.leader_epoch = leader_epoch
+        self.close()
 
     def set_producer(self, producer_id: int, producer_epoch: int, base_sequence: int) -> None:
         """Set the producer id, epoch and sequence; only while the batch is not being sent."""

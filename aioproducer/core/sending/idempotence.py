@@ -46,7 +46,6 @@ REMEMBERED_S = 1.0
 
 After a longer pause, several batches cost one more round trip. If `producer.id.expiration.ms` is
 below this plus the latency of a request, a batch may fail to keep the order."""
-_SEQUENCES = 2**31
 _FIRST_OF_ALL = (-1,)
 """An ordinal before that of any batch."""
 
@@ -314,8 +313,8 @@ class Sequencer:
         sequence = batch.base_sequence
         for part in parts:
             part.set_producer(batch.producer_id, batch.producer_epoch, sequence)
-            sequence = sequence_after(sequence, part.count)
-        if sequence != sequence_after(batch.base_sequence, batch.count):
+            sequence = part.next_sequence
+        if sequence != batch.next_sequence:
             partition.unwritten_from = min(partition.unwritten_from or batch.ordinal, batch.ordinal)
         place = partition.in_flight.index(batch)
         partition.in_flight[place : place + 1] = parts
@@ -420,14 +419,9 @@ class Sequencer:
         if identity is None:  # pragma: no cover - `may_drain` has refused
             raise RuntimeError(f"{batch.topic_partition} has no producer id yet")
         batch.set_producer(identity.producer_id, identity.epoch, partition.next_sequence)
-        partition.next_sequence = sequence_after(partition.next_sequence, batch.count)
+        partition.next_sequence = batch.next_sequence
 
 
 def _may_be_in_any_log(batch: ProducerBatch) -> bool:
     """Return whether a batch may be written, before Produce v13 to whatever topic has the name."""
     return not batch.topic_id.int and (batch.on_wire or batch.possibly_persisted)
-
-
-def sequence_after(sequence: int, count: int) -> int:
-    """Return the sequence `count` records later: 0 follows 2^31-1."""
-    return (sequence + count) % _SEQUENCES

@@ -124,6 +124,19 @@ def test_the_delivery_timeout_counts_from_the_beginning() -> None:
     assert batch.created_at == 9.0
 
 
+def test_a_batch_that_is_sent_takes_no_more_records() -> None:
+    batch = batch_of(b"1")
+    batch.on_attempt(11.0, 4)
+    assert not append(batch, b"2")
+
+
+@pytest.mark.parametrize(("first", "following"), [(0, 3), (2**31 - 4, 2**31 - 1), (2**31 - 2, 1)])
+def test_the_sequence_after_the_largest_int_is_0(first: int, following: int) -> None:
+    batch = batch_of(b"1", b"2", b"3")
+    batch.set_producer(9, 1, first)
+    assert batch.next_sequence == following
+
+
 @pytest.mark.parametrize(("sequence", "has_sequence"), [(-1, False), (0, True), (5, True)])
 def test_a_sequence_is_one_from_0_on(sequence: int, has_sequence: bool) -> None:
     batch = batch_of(b"1")
