@@ -721,7 +721,7 @@ class ProducerEngine:
     def _on_network_event(self) -> None:
         if self._resumed_at_once is not None:
             self._resumed_at_once.run_now()
-        acknowledged = self.sender_task.pop_acknowledged()
+        acknowledged, self.sender_task.acknowledged = self.sender_task.acknowledged, None
         if acknowledged is not None and not self.sender.waits_for_capacity(self.loop.time()):
             if self.accumulator.is_idle:  # else the next record is not likely to be sent directly
                 self.appender.batch_appender.install_spare(acknowledged)

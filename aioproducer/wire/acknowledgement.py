@@ -22,6 +22,7 @@ from functools import lru_cache
 from struct import Struct
 from uuid import UUID
 
+from aioproducer.wire.framing import CORRELATION_ID, SIZE_BYTES
 from aioproducer.wire.messages.produce import (
     PartitionProduceResponse,
     ProduceResponse,
@@ -34,10 +35,8 @@ FIRST_BY_TOPIC_ID = 13
 _NO_ID = UUID(int=0)
 _ONE = 2
 _LONGEST_IN_A_BYTE = 0x7F
-_FRAME = Struct(">iiBB")
-"""Up to the topic."""
 _HEAD = Struct(">iBB")
-"""The same without the size."""
+"""Up to the topic, without the size."""
 _PARTITION = Struct(">ihqqqHB")
 _UP_TO_POSITION = Struct(">Bih")
 """Number of partitions, index and error of the first."""
@@ -50,19 +49,14 @@ ACKNOWLEDGEMENT_SUFFIX = Struct(">HB").pack(_NOTHING_MORE, 0) + _TAIL.pack(0, 0,
 """What follows the only position, without a throttle time."""
 
 
-class ExpectedAcknowledgement:
-    """The plain acknowledgement of one batch: `prefix`, `POSITION` and `ACKNOWLEDGEMENT_SUFFIX`."""
+def acknowledgement_start(topic: bytes, partition: int) -> tuple[bytes, bytes]:
+    """Return what is before and after the correlation id in the acknowledgement of one batch.
 
-    __slots__ = ("_size", "_topic_partition")
-
-    def __init__(self, topic: bytes, partition: int) -> None:
-        self._topic_partition = topic + _UP_TO_POSITION.pack(_ONE, partition, 0)
-        rest = len(self._topic_partition) + POSITION.size + len(ACKNOWLEDGEMENT_SUFFIX)
-        self._size = _HEAD.size + rest
-
-    def prefix(self, correlation_id: int) -> bytes:
-        """Return its start in the response to this request."""
-        return _FRAME.pack(self._size, correlation_id, 0, _ONE) + self._topic_partition
+    `POSITION` and `ACKNOWLEDGEMENT_SUFFIX` follow.
+    """
+    after = bytes((0, _ONE)) + topic + _UP_TO_POSITION.pack(_ONE, partition, 0)
+    size = CORRELATION_ID.size + len(after) + POSITION.size + len(ACKNOWLEDGEMENT_SUFFIX)
+    return size.to_bytes(SIZE_BYTES, "big"), after
 
 
 @dataclass(slots=True)

@@ -17,7 +17,7 @@ from typing import NamedTuple
 from uuid import UUID
 
 from aioproducer.errors import UnsupportedVersionError
-from aioproducer.wire.acknowledgement import FIRST_BY_TOPIC_ID, ExpectedAcknowledgement
+from aioproducer.wire.acknowledgement import FIRST_BY_TOPIC_ID, acknowledgement_start
 from aioproducer.wire.framing import (
     CORRELATION_ID,
     CORRELATION_ID_AT,
@@ -91,10 +91,10 @@ class ProduceRequestTemplate:
     """A Produce request for one batch of one partition, outside a transaction, without the batch.
 
     `suffix` are the bytes after the batch, whose length is a compact one if `is_flexible`.
-    `expected` is its plain acknowledgement.
     """
 
     __slots__ = (
+        "_acknowledgement",
         "_acks",
         "_begin",
         "_client_id",
@@ -104,7 +104,6 @@ class ProduceRequestTemplate:
         "_topic",
         "_topic_id",
         "_version",
-        "expected",
         "is_flexible",
         "suffix",
     )
@@ -133,13 +132,16 @@ class ProduceRequestTemplate:
         no_records = 1 if self.is_flexible else _INDEX.size  # bytes of the length
         _, self._kind, _ = _START.unpack_from(frame)
         self._begin = bytes(frame[_START.size : -no_records - len(self.suffix)])
-        self.expected: ExpectedAcknowledgement = ExpectedAcknowledgement(
-            _topic(version, topic, topic_id), partition
-        )
+        self._acknowledgement = acknowledgement_start(_topic(version, topic, topic_id), partition)
 
     def prefix(self, correlation_id: int) -> bytes:
         """Return the bytes before the length of the batch; the frame's size is still to be set."""
         return _START.pack(0, self._kind, correlation_id) + self._begin
+
+    def acknowledgement(self, correlation_id: int) -> bytes:
+        """Return the bytes of the plain acknowledgement up to its `POSITION`."""
+        before, after = self._acknowledgement
+        return before + CORRELATION_ID.pack(correlation_id) + after
 
     def render(self, correlation_id: int, records: Sequence[Buffer]) -> list[Buffer]:
         """Return the frame with the pieces of a batch in it, uncopied."""

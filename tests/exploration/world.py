@@ -730,7 +730,7 @@ class World:
         batch.on_wire = True
         self._put_on_wire(node, [batch], direct=True)
         self.advance(self.now + DELIVERY_TIMEOUT_S)
-        self.sender.on_dispatched_directly(node, batch)
+        self.sender.on_dispatched(node, (batch,))
         return True
 
     # -- the sender's task -----------------------------------------------------------------------

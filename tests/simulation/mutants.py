@@ -336,8 +336,8 @@ MUTANTS = (
     Mutant(
         "drop the deadline of a directly sent record",
         "runtime/tasks/sender.py",
-        "            self._wakeup.advance(now + accumulator.settings.delivery_timeout)\n",
-        "            self._wakeup.advance(now + 2 * accumulator.settings.delivery_timeout)\n",
+        "            expires_at = now + accumulator.settings.delivery_timeout\n",
+        "            expires_at = now + 2 * accumulator.settings.delivery_timeout\n",
     ),
     Mutant(
         "use the memory of the spare batch twice",
@@ -1485,8 +1485,8 @@ MUTANTS += tuple(
         (
             "let records expire late that no queue has yet",
             "runtime/send/early.py",
-            "        self._sender_task.advance(now "
-            "+ self._accumulator.settings.delivery_timeout)\n        return",
+            "        self._sender_task.turn_at(now "
+            "+ self._accumulator.settings.delivery_timeout, now)\n        return",
             "        return",
         ),
         (

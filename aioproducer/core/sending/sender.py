@@ -259,11 +259,6 @@ class Sender:
             batch.on_wire = True
         self._stats.on_request_sent(batches)
 
-    def on_dispatched_directly(self, node_id: int, batch: ProducerBatch) -> None:
-        """Handle `on_dispatched` for a batch that was sent without `poll`."""
-        self.on_dispatched(node_id, (batch,))
-        self._latencies.update(node_id, batch.created_at, can_drain=True)
-
     def without_done(self, node_id: int, batches: list[ProducerBatch]) -> list[ProducerBatch]:
         """Release batches that ended while their request was prepared; return the others."""
         return self._without(node_id, batches, [batch for batch in batches if batch.done])

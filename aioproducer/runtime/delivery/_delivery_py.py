@@ -361,7 +361,7 @@ def decode_plain_acknowledgement(
     """Return the outcome of a batch from a plain acknowledgement; None for any other response.
 
     Args:
-        prefix: `ExpectedAcknowledgement.prefix` of the request.
+        prefix: `ProduceRequestTemplate.acknowledgement` of the request.
         suffix: `ACKNOWLEDGEMENT_SUFFIX`.
     """
     at = len(prefix)

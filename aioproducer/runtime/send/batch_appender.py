@@ -351,7 +351,7 @@ class BatchAppender:
 
     def _on_opened(self, size: int, now: float, *, may_send: bool = True) -> None:
         # If the partition has no leader, nothing else wakes the sender before the batch expires.
-        self._sender_task.advance(now + self._accumulator.settings.delivery_timeout)
+        self._sender_task.turn_at(now + self._accumulator.settings.delivery_timeout, now)
         if not self._notify_sender(may_send=may_send):
             self._opened_this_turn += size
             self.count_till_next_turn()

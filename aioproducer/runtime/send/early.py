@@ -118,7 +118,7 @@ class EarlyRecords:
         self._topics.setdefault(topic, deque()).append(early)
         batch.add_observer(early, self._discard)
         # No queue has the batch: nothing else wakes the sender when it expires.
-        self._sender_task.advance(now + self._accumulator.settings.delivery_timeout)
+        self._sender_task.turn_at(now + self._accumulator.settings.delivery_timeout, now)
         return self._batch_appender.plain_delivery(record, batch)
 
     def on_metadata(self) -> None:

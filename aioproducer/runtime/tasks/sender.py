@@ -164,13 +164,15 @@ class SenderTask(TurnTask):
             self._acks != 0
             and transactions is None
             and not self._refreshes_always
+            and not config.partitioner_availability_timeout_ms
             and accumulator.settings.batch_records is None
             and accumulator.pool.ceiling == NO_CEILING
             and not encoder.compresses
         )
         self._routes: dict[TopicPartition, Route] = {}
         self._routes_version: int | None = None
-        self._acknowledged: TopicPartition | None = None
+        self.acknowledged: TopicPartition | None = None
+        """The partition of the last direct send that was acknowledged, until the engine handles it."""
 
     def give_way(self) -> None:
         """Let a loop of sends, which pauses only to let other tasks run, go on before the task."""
@@ -230,10 +232,6 @@ class SenderTask(TurnTask):
         """Fail every batch without an outcome, in whatever state an exception has left it."""
         self._sender.end_all(error, self._interrupted)
         self._interrupted.clear()
-
-    def advance(self, until: float) -> None:
-        """Wake a task that would sleep longer at this loop time."""
-        self._wakeup.advance(until)
 
     async def stop(self) -> None:
         """End the task and everything it started; safe to call again."""
@@ -430,7 +428,7 @@ class SenderTask(TurnTask):
                 self._wake_ups.held = True
             if isinstance(answer, BatchOutcome):
                 self._sender.on_acknowledged(batches[0], answer, now)
-                self._acknowledged = batches[0].topic_partition
+                self.acknowledged = batches[0].topic_partition
             else:
                 self._sender.on_response(node_id, batches, answer, now)
             return
@@ -503,6 +501,7 @@ class SenderTask(TurnTask):
         if connection is None or not accumulator.try_hand_out(batch, now, route.leader_epoch):
             return False
         batch.topic_id = route.topic_id
+        self._activity.on_acted()
         try:
             request = self._direct_request(route, connection, batch, builder, now)
             batch.on_wire = True
@@ -510,15 +509,11 @@ class SenderTask(TurnTask):
         except Exception as error:
             self._not_dispatched(route.node_id, [batch], error)
         else:
-            self._wakeup.advance(now + accumulator.settings.delivery_timeout)
-            self._activity.on_acted()
-            self._sender.on_dispatched_directly(route.node_id, batch)
+            expires_at = now + accumulator.settings.delivery_timeout
+            if expires_at < self._wakeup.until:
+                self.turn_at(expires_at, now)
+            self._sender.on_dispatched(route.node_id, (batch,))
         return True
-
-    def pop_acknowledged(self) -> TopicPartition | None:
-        """Return the partition of the last direct send acknowledged since the last call, if any."""
-        place, self._acknowledged = self._acknowledged, None
-        return place
 
     def _store_route(self, node_id: int, batch: ProducerBatch, version: int) -> None:
         """Store how a batch was sent, for direct sends to the same partition."""
@@ -558,7 +553,7 @@ class SenderTask(TurnTask):
         now: float,
     ) -> InFlightRequest:
         template, correlation_id = route.template, connection.next_correlation_id()
-        expected = template.expected.prefix(correlation_id)
+        expected = template.acknowledgement(correlation_id)
         frame: Sequence[Buffer]
         if builder.size <= _COPIED_BYTES:
             request = single_record_request(

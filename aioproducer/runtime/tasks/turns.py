@@ -58,11 +58,6 @@ class WakeupTimer:
         finally:
             self._future, self.is_asleep = None, False
 
-    def advance(self, until: float) -> None:
-        """Wake a task that would sleep longer at this loop time."""
-        if until < self.until:
-            self._wake_at(until)
-
     def turn_at(self, at: float, now: float) -> None:
         """Have the next turn at this loop time, unless an earlier one is due."""
         if at <= now:

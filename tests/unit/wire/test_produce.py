@@ -256,7 +256,7 @@ def test_a_plain_acknowledgement_has_the_prefix_and_the_suffix_of_its_request(ve
     if version >= 13:
         topic = TopicProduceResponse(topic_id=UUID(int=9), partition_responses=written)
     position = POSITION.pack(2**40, -1, 5)
-    expected = template.expected.prefix(7) + position + ACKNOWLEDGEMENT_SUFFIX
+    expected = template.acknowledgement(7) + position + ACKNOWLEDGEMENT_SUFFIX
     assert encode_response(ProduceResponse([topic]), version, 7) == expected
 
 

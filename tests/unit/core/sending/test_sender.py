@@ -10,7 +10,6 @@ from uuid import UUID
 import pytest
 
 from aioproducer.core.batching.batch import BatchOutcome
-from aioproducer.core.batching.partitioners import NodeLatencies
 from aioproducer.core.sending.actions import Connect, Dispatch
 from aioproducer.core.sending.idempotence import ProducerIdentity, Sequencer
 from aioproducer.errors import (
@@ -501,17 +500,6 @@ def test_an_acknowledgement_of_something_else_leaves_the_batch_in_doubt(
     assert batch.possibly_persisted
 
 
-def test_a_request_that_was_sent_directly_counts_for_its_node() -> None:
-    latencies = NodeLatencies(5)
-    core = Core(latencies=latencies)
-    batch = core.append()
-    core.poll()
-    batch.created_at = core.now + 100
-    core.sender.on_dispatched_directly(1, batch)
-    latencies.update(1, core.now + 104, can_drain=False)
-    assert latencies.is_available(1)
-
-
 def test_only_queued_batches_and_due_metadata_wait_for_capacity() -> None:
     core = Core()
     assert not core.sender.waits_for_capacity(core.now)
@@ -716,7 +704,7 @@ def test_a_record_sent_without_a_turn_counts_as_sent() -> None:
     core = Core()
     batch = core.append()
     core.drain(1)
-    core.sender.on_dispatched_directly(1, batch)
+    core.sender.on_dispatched(1, (batch,))
     assert batch.on_wire
     assert core.stats.requests_sent == 1
 

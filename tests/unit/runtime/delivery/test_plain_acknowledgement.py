@@ -37,7 +37,7 @@ def see(request: pytest.FixtureRequest) -> See:
         look = import_module(f"aioproducer.{request.param}").decode_plain_acknowledgement
     except ImportError:
         pytest.skip("the native form is not built")
-    return lambda form, data, id_: look(form.expected.prefix(id_), ACKNOWLEDGEMENT_SUFFIX, data)
+    return lambda form, data, id_: look(form.acknowledgement(id_), ACKNOWLEDGEMENT_SUFFIX, data)
 
 
 def partitions() -> st.SearchStrategy[PartitionProduceResponse]:

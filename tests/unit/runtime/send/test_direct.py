@@ -46,6 +46,21 @@ def test_a_single_record_gets_into_the_spare_batch_on_the_fast_path(
     run_virtual(run, brokers=1, topics={"t": 1})
 
 
+def test_a_record_is_queued_where_the_time_until_a_broker_takes_data_counts() -> None:
+    async def run(kafka: VirtualKafka) -> None:
+        options = {"linger_ms": 0, "partitioner_availability_timeout_ms": 500}
+        async with kafka.producer(**options) as producer:
+            for _ in range(4):
+                await producer.send_and_wait("t", b"v")
+            engine = producer._engine
+            assert engine is not None
+            sent_at, ready_at = engine._latencies._waits[1]
+            assert sent_at == ready_at > kafka.now - 0.5
+            assert not engine.sender_task._routes
+
+    run_virtual(run, brokers=1, topics={"t": 1})
+
+
 class Interceptor:
     def on_send(self, record: Record) -> Record:
         return record

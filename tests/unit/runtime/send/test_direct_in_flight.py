@@ -60,7 +60,7 @@ def test_records_follow_one_that_is_in_the_air_without_a_turn(others: list[int])
             sys.setprofile(None)
             assert producer._engine is not None
             assert producer._engine.pool.available == producer._engine.pool.total
-        assert "on_dispatched_directly" in called
+        assert "_direct_request" in called
         assert not {"try_send_immediately", "enqueue"} & {*called}
         for partition in (0, 1):
             sent = [[b"%d" % each] for each in (0, *others) if each == partition]
@@ -215,7 +215,7 @@ def test_records_in_flight_survive_a_later_write_that_fails(
     run_virtual(run, brokers=1, topics={"t": 2})
 
 
-@pytest.mark.parametrize("cut_off", ["on_dispatched_directly", "on_acknowledged"])
+@pytest.mark.parametrize("cut_off", ["on_dispatched", "on_acknowledged"])
 def test_an_interrupt_while_records_are_in_flight_ends_every_wait(
     monkeypatch: pytest.MonkeyPatch, cut_off: str
 ) -> None:

@@ -81,7 +81,6 @@ OPTIONS = st.fixed_dictionaries(
         "delivery_timeout_ms": st.sampled_from([600, 1000, 120_000]),
         "request_timeout_ms": st.just(500),
         "max_block_ms": st.just(3000),
-        "partitioner_availability_timeout_ms": st.sampled_from([0, 50]),
         # Queues are weighed when a batch is opened, at most once in 2 ms.
         "partitioner_adaptive_partitioning_enable": st.just(False),
         "buffer_memory": st.sampled_from([1600, 2000, 3000, 32 * 1024 * 1024]),

@@ -55,8 +55,8 @@ async def test_a_sleep_is_cut_short_but_never_made_longer() -> None:
     loop = asyncio.get_running_loop()
     wakeup = WakeupTimer(loop)
     began = loop.time()
-    loop.call_later(1.0, wakeup.advance, began + 3.0)
-    loop.call_later(2.0, wakeup.advance, began + 20.0)
+    loop.call_later(1.0, wakeup.turn_at, began + 3.0, began)
+    loop.call_later(2.0, wakeup.turn_at, began + 20.0, began)
     wakeup.begin_turn()
     await wakeup.sleep(began + 10.0)
     assert loop.time() == began + 3.0
