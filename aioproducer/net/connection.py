@@ -135,7 +135,10 @@ class ConnectionObserver(Protocol):
     def response_received(
         self, request_type: type[Message], version: int, response: Message
     ) -> None:
-        """Handle a response; its future is about to be done."""
+        """Handle a response that was decoded; its future is about to be done.
+
+        Not called for one that `InFlightRequest.recognise` takes: it asks for nothing.
+        """
 
     def capacity_freed(self) -> None:
         """Handle free capacity: fewer requests in flight, or an empty write buffer.
@@ -277,19 +280,19 @@ class Connection:
             request.sent_at = self._last_used = now
             size = sum(map(len, request.buffers))
             request.end = self._bytes_written = self._bytes_written + size
-            self._io_stats.on_request(size, now)
             if len(request.buffers) > 1 or not expect_response:
                 self._check_transport()
             self._write(request.buffers)
             if self.error is not None:
                 return
-            if not expect_response:
-                if self._is_flushed(request):
-                    request.finish_soon(self._loop, None)
-                    self._unflushed.pop()  # only now: after an exception its connection ends it
-                    return
-                self._watch_flush()
-            self._wake_at(request.deadline, now)
+            if expect_response or not self._is_flushed(request):
+                if not expect_response:
+                    self._watch_flush()
+                self._wake_at(request.deadline, now)
+            else:
+                request.finish_soon(self._loop, None)
+                self._unflushed.pop()  # only now: after an exception its connection ends it
+            self._io_stats.on_request(size, now)
         except Exception as error:
             self._broken_by(error)
 
@@ -500,6 +503,7 @@ class Connection:
         if not self._is_flushed(request):
             # The response came before the request was fully written: keep its buffers.
             await self.flush()
+        self._observer.response_received(request.kind, request.version, response)
         self._answered(request, response, len(prefix) + size)
         self._observer.capacity_freed()
 
@@ -541,6 +545,7 @@ class Connection:
             )
         except KafkaError:
             return 0  # the reader task reports it
+        self._observer.response_received(request.kind, request.version, response)
         self._answered(request, response, stop - start)
         return stop - start
 
@@ -564,12 +569,11 @@ class Connection:
 
     def _answered(self, request: InFlightRequest, response: Message, size: int) -> None:
         now = self._last_used = self._loop_time()
-        self._io_stats.on_response(size, now - request.sent_at, now)
-        self._observer.response_received(request.kind, request.version, response)
         self._answering = request  # `abort` fails it after an exception before `finish`
         self._awaiting.popleft()
         request.finish(response)
         self._answering = None
+        self._io_stats.on_response(size, now - request.sent_at, now)
 
     # -- writing ----------------------------------------------------------------------------------
 

@@ -172,7 +172,7 @@ class SenderTask(TurnTask):
         self._routes: dict[TopicPartition, Route] = {}
         self._routes_version: int | None = None
         self.acknowledged: TopicPartition | None = None
-        """The partition of the last direct send that was acknowledged, until the engine handles it."""
+        """The partition of the last acknowledged direct send, until the engine handles it."""
 
     def give_way(self) -> None:
         """Let a loop of sends, which pauses only to let other tasks run, go on before the task."""

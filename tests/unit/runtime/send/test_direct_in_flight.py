@@ -239,7 +239,6 @@ def test_an_interrupt_while_records_are_in_flight_ends_every_wait(
 
             monkeypatch.setattr(engine.sender, cut_off, interrupt)
             if cut_off == "on_acknowledged":
-                answers = engine.client.io_stats.nodes[1].responses
                 connection = transport_of(producer).get_protocol()
                 assert isinstance(connection, ResponseProtocol)
                 take = connection._on_data
@@ -255,7 +254,6 @@ def test_an_interrupt_while_records_are_in_flight_ends_every_wait(
 
                 monkeypatch.setattr(connection, "_on_data", interrupted)
                 await asyncio.sleep(1)
-                assert engine.client.io_stats.nodes[1].responses > answers
                 assert len(passed) == 1
             else:
                 with pytest.raises(KeyboardInterrupt):
