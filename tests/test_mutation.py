@@ -224,8 +224,8 @@ def test_the_tests_of_both_implementations_mirror_the_pure_one() -> None:
 
 
 def test_the_first_test_is_chosen_even_if_it_is_too_long() -> None:
-    seconds = {"tests/unit/core/test_stats.py::b": 80.0}
-    assert chosen(list(seconds), "aioproducer/core/stats.py", seconds, 10.0) == list(seconds)
+    seconds = {"tests/unit/metrics/test_totals.py::b": 80.0}
+    assert chosen(list(seconds), "aioproducer/metrics/totals.py", seconds, 10.0) == list(seconds)
 
 
 SOURCE = """

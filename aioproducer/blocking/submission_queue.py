@@ -20,7 +20,6 @@ from typing import TYPE_CHECKING
 from aioproducer._util.clock import Deadline
 from aioproducer.blocking.handle import DeliveryHandle, Refused, RefusedGroup
 from aioproducer.core.batching.outgoing import RecordParts
-from aioproducer.core.stats import FailedBatch
 from aioproducer.errors import (
     BufferExhaustedError,
     BufferFullError,
@@ -29,6 +28,7 @@ from aioproducer.errors import (
     KafkaTimeoutError,
     ProducerClosedError,
 )
+from aioproducer.metrics.totals import FailedBatch
 from aioproducer.runtime.send.appender import LOSSES
 from aioproducer.runtime.send.validation import partitioner_error
 from aioproducer.types import HeaderPairs, TopicPartition

@@ -2,7 +2,7 @@
 
 Applications may add their own (KIP-1076); brokers get them by OpenTelemetry's names (KIP-714).
 
-`sampling` has the arithmetic; `reporters` the callbacks for metrics as they come and go;
+`totals` has what a producer counts; `reporters` the callbacks for metrics as they come and go;
 `prometheus` and `opentelemetry` are exporters, imported only when used.
 """
 

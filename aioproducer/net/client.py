@@ -20,11 +20,11 @@ from typing import NamedTuple
 
 from aioproducer._util import log
 from aioproducer.errors import KafkaConnectionError, KafkaError
+from aioproducer.metrics.totals import IOStats
 from aioproducer.net.cluster_check import ClusterCheck
 from aioproducer.net.connection import InFlightRequest, OnEnd
 from aioproducer.net.context import LinkContext, NodeState
 from aioproducer.net.dial.dialer import Dialer
-from aioproducer.net.io_stats import IOStats
 from aioproducer.net.link import RESERVE, BrokerLink
 from aioproducer.net.settings import NetSettings
 from aioproducer.net.versions import BrokerVersions

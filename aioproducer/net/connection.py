@@ -34,8 +34,8 @@ from aioproducer.errors import (
     RequestTimeoutError,
 )
 from aioproducer.errors.base import name_of_node
+from aioproducer.metrics.totals import NodeIOStats
 from aioproducer.net.foreign_services import check_kafka, may_be_http2
-from aioproducer.net.io_stats import NodeIOStats
 from aioproducer.net.response_protocol import ResponseProtocol
 from aioproducer.net.responses import BareFrame, answers, decode_answer, describe_end
 from aioproducer.net.security.tls_failures import check_not_tls

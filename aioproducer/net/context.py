@@ -9,9 +9,9 @@ from enum import Enum
 from random import Random
 
 from aioproducer._util import log
+from aioproducer.metrics.totals import IOStats
 from aioproducer.net.cluster_check import ClusterCheck
 from aioproducer.net.dial.dialer import Dialer
-from aioproducer.net.io_stats import IOStats
 from aioproducer.net.settings import NetSettings
 
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from aioproducer.errors.authorization import this_principal
-from aioproducer.metrics.sampling import Sampling
+from aioproducer.metrics.totals import Sampling
 from aioproducer.net.security.sasl import Mechanism
 
 _NOT_ALLOWED = re.compile(r"[^a-zA-Z0-9\-.]+")

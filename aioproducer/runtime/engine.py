@@ -34,7 +34,6 @@ from aioproducer.core.metadata.cluster import ZERO_ID
 from aioproducer.core.metadata.metadata import Metadata
 from aioproducer.core.sending.reasons import Reason
 from aioproducer.core.sending.sender import Sender
-from aioproducer.core.stats import ProducerStats
 from aioproducer.core.transactions.coordinators import CoordinatorSession
 from aioproducer.errors import (
     KafkaError,
@@ -47,6 +46,7 @@ from aioproducer.errors import (
 )
 from aioproducer.errors.advice import ADVICE
 from aioproducer.interceptors import ClusterInfo
+from aioproducer.metrics.totals import ProducerStats
 from aioproducer.net.client import NetworkClient
 from aioproducer.net.dial.dialer import Dialer
 from aioproducer.partitioners import partition_chooser

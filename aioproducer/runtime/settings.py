@@ -19,7 +19,7 @@ from aioproducer.core.sending.idempotence import Sequencer
 from aioproducer.core.sending.sender import SenderSettings
 from aioproducer.core.transactions.manager import TransactionManager
 from aioproducer.core.transactions.sequencer import TransactionalSequencer
-from aioproducer.metrics.sampling import Sampling
+from aioproducer.metrics.totals import Sampling
 from aioproducer.net.dial.dialer import Dialer, TcpDialer
 from aioproducer.net.legacy_brokers import ranges_of_old_broker
 from aioproducer.net.settings import NetSettings

@@ -16,9 +16,8 @@ from typing import Any, NamedTuple
 
 from aioproducer._util.hosts import host_and_port
 from aioproducer.core.batching.batch import name_of
-from aioproducer.core.stats import TopicStats
 from aioproducer.errors import KafkaError
-from aioproducer.metrics.durations import DurationCounts
+from aioproducer.metrics.totals import DurationCounts, TopicStats
 from aioproducer.runtime.observability.statistics import (
     BrokerStatistics,
     PartitionStatistics,

@@ -14,7 +14,6 @@ from uuid import UUID
 from aioproducer.config import ProducerConfig
 from aioproducer.core.batching.batch import BatchOutcome, ProducerBatch
 from aioproducer.core.metadata.cluster import check_topic_name
-from aioproducer.core.stats import ProducerStats
 from aioproducer.errors import (
     InvalidPartitionError,
     KafkaError,
@@ -23,6 +22,7 @@ from aioproducer.errors import (
     SerializationError,
     WouldBlockError,
 )
+from aioproducer.metrics.totals import ProducerStats
 from aioproducer.partitioners import partition_chooser
 from aioproducer.records import record_size_bound
 from aioproducer.records.layout import HEADER_SIZE

@@ -36,7 +36,6 @@ from aioproducer.core.sending.idempotence import (
     Sequencer,
 )
 from aioproducer.core.sending.sender import Sender, SenderSettings
-from aioproducer.core.stats import ProducerStats
 from aioproducer.errors import (
     DeliveryTimeoutError,
     KafkaError,
@@ -44,6 +43,7 @@ from aioproducer.errors import (
     ProducerClosedError,
     RecordsPurgedError,
 )
+from aioproducer.metrics.totals import ProducerStats
 from aioproducer.records.batch import HEADER_SIZE
 from aioproducer.types import Persistence, TopicPartition
 from aioproducer.wire.acknowledgement import Acknowledgement

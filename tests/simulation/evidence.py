@@ -15,8 +15,8 @@ from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple, Self
 
 from aioproducer.config import ProducerConfig
-from aioproducer.core.stats import ProducerStats
 from aioproducer.errors import BrokerError, RecordsPurgedError
+from aioproducer.metrics.totals import ProducerStats
 from aioproducer.records.batch import DecodedRecord, read_batches
 from aioproducer.testing.broker.log import StoredBatch
 from aioproducer.testing.world.cluster import SimCluster, TracedPartition

@@ -2007,9 +2007,9 @@ MUTANTS += tuple(
         ),
         (
             "count the first attempts as retries",
-            "core/stats.py",
-            "        if batch.attempts > 1:\n",
-            "        if batch.attempts >= 1:\n",
+            "core/sending/sender.py",
+            "is_retry=batch.attempts > 1",
+            "is_retry=batch.attempts >= 1",
         ),
         (
             "give the longest queue no weight",

@@ -12,8 +12,8 @@ from support.checker import Kind
 from aioproducer.blocking.handle import DeliveryHandle
 from aioproducer.blocking.submission_queue import SubmissionQueue
 from aioproducer.client import producer
-from aioproducer.core.stats import ProducerStats
 from aioproducer.errors import BufferExhaustedError
+from aioproducer.metrics.totals import ProducerStats
 from aioproducer.runtime.bulk.run import BulkRun
 from aioproducer.runtime.delivery import Delivery
 from aioproducer.serializers.calling import header_pairs

@@ -51,7 +51,6 @@ from aioproducer.core.sending.produce_rules import (
 )
 from aioproducer.core.sending.producer_id import IdentityFailure, ProducerIdRequests
 from aioproducer.core.sending.reasons import Obstacle, Wait
-from aioproducer.core.stats import FailedBatch, ProducerStats
 from aioproducer.core.transactions.rules import concurrent_backoff
 from aioproducer.errors import (
     ConcurrentTransactionsError,
@@ -61,6 +60,7 @@ from aioproducer.errors import (
     error_from_code,
 )
 from aioproducer.errors.authorization import this_principal, with_access
+from aioproducer.metrics.totals import FailedBatch, ProducerStats
 from aioproducer.wire.acknowledgement import Acknowledgement
 
 if TYPE_CHECKING:
@@ -257,7 +257,17 @@ class Sender:
         self._preparing.discard(node_id)
         for batch in batches:
             batch.on_wire = True
-        self._stats.on_request_sent(batches)
+            self._stats.on_batch_sent(
+                batch.topic_partition.topic,
+                batch.count,
+                size=batch.wire_size,
+                uncompressed=batch.uncompressed_size,
+                largest=batch.largest_record,
+                queued_s=batch.last_attempt_at - batch.created_at,
+                is_retry=batch.attempts > 1,
+                now=batch.last_attempt_at,
+            )
+        self._stats.requests_sent += 1
 
     def without_done(self, node_id: int, batches: list[ProducerBatch]) -> list[ProducerBatch]:
         """Release batches that ended while their request was prepared; return the others."""
@@ -318,7 +328,7 @@ class Sender:
                 self._on_acknowledged(batches, response, now)
                 return
             response = response.whole()
-        self._stats.on_response(batches[0], response.throttle_time_ms, now)
+        self._stats.on_response(now - batches[0].last_attempt_at, response.throttle_time_ms, now)
         names: dict[UUID, str] = {}
         if not (response.responses and response.responses[0].name):
             # The ids of the request: the metadata may have changed since.
@@ -339,7 +349,7 @@ class Sender:
 
     def on_acknowledged(self, batch: ProducerBatch, outcome: BatchOutcome, now: float) -> None:
         """Handle `on_response` for one batch with a plain acknowledgement."""
-        self._stats.on_response(batch, 0, now)
+        self._stats.on_response(now - batch.last_attempt_at, 0, now)
         self._acknowledge(batch, outcome, now)
 
     def abort(self, error: KafkaError, *, queued: bool = True, in_flight: bool = True) -> int:
@@ -557,7 +567,7 @@ class Sender:
     def _succeed(self, batch: ProducerBatch, outcome: BatchOutcome, now: float) -> None:
         self._on_written(batch, outcome.base_offset, now)
         if self.accumulator.complete(batch, outcome):
-            self._stats.on_batch_acknowledged(batch, now)
+            self._stats.on_batch_acknowledged(batch.count, now - batch.created_at)
 
     def _on_written(self, batch: ProducerBatch, base_offset: int | None, now: float) -> None:
         if batch.has_sequence:
@@ -569,7 +579,7 @@ class Sender:
     def _on_acknowledged(
         self, batches: Sequence[ProducerBatch], answer: Acknowledgement, now: float
     ) -> None:
-        self._stats.on_response(batches[0], answer.throttle_time_ms, now)
+        self._stats.on_response(now - batches[0].last_attempt_at, answer.throttle_time_ms, now)
         for batch in batches:
             place = answer.places[batch.topic_partition.partition]
             self._acknowledge(batch, outcome_at(*place), now)
@@ -582,7 +592,7 @@ class Sender:
         self._on_written(batch, outcome.base_offset, now)
         self.accumulator.acknowledge(batch, outcome)
         batch.on_wire = False
-        self._stats.on_batch_acknowledged(batch, now)
+        self._stats.on_batch_acknowledged(batch.count, now - batch.created_at)
 
     def _without(
         self, node_id: int, batches: list[ProducerBatch], gone: Sequence[ProducerBatch]

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Final
 from aioproducer._util import log
 from aioproducer._util.tasks import HOOK_ERRORS
 from aioproducer.core.batching.batch import ProducerBatch, name_of
-from aioproducer.core.stats import ProducerStats
 from aioproducer.errors import KafkaError, TransactionAbortedError
+from aioproducer.metrics.totals import ProducerStats
 from aioproducer.types import TopicPartition
 
 if TYPE_CHECKING:

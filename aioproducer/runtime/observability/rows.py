@@ -18,9 +18,8 @@ if TYPE_CHECKING:
 
     from aioproducer.core.batching.buffer_pool import BufferPool
     from aioproducer.core.metadata.metadata import Metadata
-    from aioproducer.core.stats import ProducerStats, TopicStats
+    from aioproducer.metrics.totals import IOStats, NodeIOStats, ProducerStats, TopicStats
     from aioproducer.net.client import NetworkClient
-    from aioproducer.net.io_stats import IOStats, NodeIOStats
     from aioproducer.runtime.send.appender import RecordAppender
     from aioproducer.runtime.tasks.transactions import TransactionTask
 

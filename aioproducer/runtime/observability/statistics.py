@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from aioproducer.metrics.durations import DurationCounts
+from aioproducer.metrics.totals import DurationCounts
 from aioproducer.types import TopicPartition
 
 if TYPE_CHECKING:

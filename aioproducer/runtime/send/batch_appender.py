@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from aioproducer.core.batching.accumulator import RecordAccumulator
     from aioproducer.core.batching.partitioners import StickyPartitioners
     from aioproducer.core.metadata.metadata import Metadata
-    from aioproducer.core.stats import ProducerStats
+    from aioproducer.metrics.totals import ProducerStats
     from aioproducer.runtime.send.memory import BufferMemory
     from aioproducer.runtime.send.validation import RecordCheck
     from aioproducer.runtime.tasks.metadata_waiters import MetadataWaiters

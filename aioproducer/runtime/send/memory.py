@@ -13,8 +13,8 @@ import asyncio
 from collections.abc import Callable
 
 from aioproducer.core.batching.buffer_pool import BufferPool, MemoryRequest
-from aioproducer.core.stats import ProducerStats
 from aioproducer.errors import KafkaError
+from aioproducer.metrics.totals import ProducerStats
 
 
 class BufferMemory:

@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from aioproducer.metrics.durations import DurationCounts
+from aioproducer.metrics.totals import DurationCounts
 from aioproducer.spark.exactly_once.attempts import NOTHING_SETTLED, Settled
 
 if TYPE_CHECKING:

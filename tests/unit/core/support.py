@@ -18,9 +18,9 @@ from aioproducer.core.sending.acknowledged import ExpiredProducer
 from aioproducer.core.sending.actions import Dispatch, RequestIdentity
 from aioproducer.core.sending.idempotence import Sequencer
 from aioproducer.core.sending.sender import Sender, SenderSettings
-from aioproducer.core.stats import ProducerStats
 from aioproducer.core.transactions.manager import TransactionManager
 from aioproducer.errors import KafkaError
+from aioproducer.metrics.totals import ProducerStats
 from aioproducer.records.batch import HEADER_SIZE
 from aioproducer.runtime.tasks.encoder import BatchEncoder
 from aioproducer.types import TopicPartition

@@ -6,9 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from aioproducer.core.stats import TopicStats
 from aioproducer.errors import BufferExhaustedError, BufferFullError
-from aioproducer.metrics.durations import DurationCounts, Durations
+from aioproducer.metrics.totals import DurationCounts, Durations, TopicStats
 from aioproducer.runtime.observability.statistics import (
     BrokerStatistics,
     FailureStatistics,

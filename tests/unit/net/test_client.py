@@ -22,10 +22,10 @@ from aioproducer.errors import (
     UnsupportedVersionError,
 )
 from aioproducer.errors.advice import ADVICE
+from aioproducer.metrics.totals import IOStats
 from aioproducer.net.client import NodeNotReady, PreparedRequest
 from aioproducer.net.context import NodeState
 from aioproducer.net.dial.dialer import Address
-from aioproducer.net.io_stats import IOStats
 from aioproducer.types import Node
 from aioproducer.wire.api_keys import ApiKey
 from aioproducer.wire.framing import encode_request

@@ -23,13 +23,13 @@ from aioproducer.errors import (
     NodeDisconnectedError,
     ProtocolError,
 )
+from aioproducer.metrics.totals import NodeIOStats
 from aioproducer.net.connection import (
     WRITE_HIGH_WATER,
     Connection,
     IdleConnectionError,
     InFlightRequest,
 )
-from aioproducer.net.io_stats import NodeIOStats
 from aioproducer.testing.framing import encode_response
 from aioproducer.wire.framing import encode_request
 from aioproducer.wire.messages.metadata import MetadataRequest, MetadataResponse

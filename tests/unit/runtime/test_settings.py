@@ -14,7 +14,7 @@ from aioproducer.core.metadata.metadata import Metadata
 from aioproducer.core.sending.actions import NoBrokerReady, Rebootstrap
 from aioproducer.core.sending.idempotence import Sequencer
 from aioproducer.core.transactions.sequencer import TransactionalSequencer
-from aioproducer.metrics.sampling import Sampling
+from aioproducer.metrics.totals import Sampling
 from aioproducer.net.dial.dialer import TcpDialer
 from aioproducer.net.dial.user_dialer import OpenerDialer
 from aioproducer.net.security.tls_dialer import TlsDialer

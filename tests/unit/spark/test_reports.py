@@ -6,7 +6,7 @@ from collections import Counter
 from types import SimpleNamespace
 from typing import Any
 
-from aioproducer.metrics.durations import Durations
+from aioproducer.metrics.totals import Durations
 from aioproducer.spark.exactly_once.attempts import Settled
 from aioproducer.spark.plan import TaskPlace
 from aioproducer.spark.reports.epochs import (

@@ -13,8 +13,8 @@ import pytest
 from support.stage import Stage, play
 
 from aioproducer import TopicPartition
-from aioproducer.core.stats import ProducerStats
 from aioproducer.errors import KafkaError, RecordsFailedError, TransactionAbortedError
+from aioproducer.metrics.totals import ProducerStats
 from aioproducer.runtime.delivery import Delivery
 from aioproducer.runtime.delivery.unhandled import UnretrievedFailures
 from aioproducer.wire.api_keys import ApiKey
@@ -382,7 +382,7 @@ import asyncio
 import logging
 
 from aioproducer import KafkaError, TopicPartition
-from aioproducer.core.stats import ProducerStats
+from aioproducer.metrics.totals import ProducerStats
 from aioproducer.runtime.delivery.unhandled import UnretrievedFailures
 
 

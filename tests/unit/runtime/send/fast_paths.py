@@ -24,7 +24,7 @@ from aioproducer.core.batching.partitioners import (
 )
 from aioproducer.core.metadata.metadata import Metadata
 from aioproducer.core.sending.idempotence import Sequencer
-from aioproducer.core.stats import ProducerStats
+from aioproducer.metrics.totals import ProducerStats
 from aioproducer.partitioners import partition_chooser
 from aioproducer.records.batch import HEADER_SIZE
 from aioproducer.runtime import engine

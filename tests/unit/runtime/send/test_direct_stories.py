@@ -13,8 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from aioproducer import Producer
-from aioproducer.core.stats import ProducerStats
 from aioproducer.errors import KafkaError
+from aioproducer.metrics.totals import ProducerStats
 from aioproducer.testing import TopicSpec
 from aioproducer.testing.virtual import VirtualKafka, run_virtual
 

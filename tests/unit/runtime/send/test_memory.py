@@ -8,8 +8,8 @@ import pytest
 from support.stage import Stage, play
 
 from aioproducer.core.batching.buffer_pool import BufferPool
-from aioproducer.core.stats import ProducerStats
 from aioproducer.errors import KafkaError, ProducerClosedError
+from aioproducer.metrics.totals import ProducerStats
 from aioproducer.runtime.send.memory import BufferMemory
 
 MORE_THAN_A_PROCESS_HAS = 1 << 61
