@@ -281,8 +281,9 @@ class ProducerStats(Sampled):
             self.throttle_time += throttle_ms / 1000
             self.throttle_time_max = max(self.throttle_time_max, throttle_ms / 1000)
 
-    def on_batch_acknowledged(self, records: int, took_s: float) -> None:
+    def on_batch_acknowledged(self, records: int, took_s: float, now: float) -> None:
         """Count an acknowledged batch and the time since its first record was accepted."""
+        self.tick(now)
         self.records_acknowledged += records
         self.delivery_times.add(took_s, records)
 

@@ -75,7 +75,7 @@ from aioproducer.wire.api_keys import ApiKey
 
 if TYPE_CHECKING:
     from aioproducer.config import ProducerConfig
-    from aioproducer.core.sending.acknowledged import ExpiredProducer, LostRecords
+    from aioproducer.core.sending.idempotence import ExpiredProducer, LostRecords
     from aioproducer.runtime.observability.reporters import MetricsReporting
 
 _log = log.get("runtime")

@@ -22,7 +22,6 @@ from aioproducer.core.driver import Driver, Turns
 from aioproducer.core.metadata.cluster import ZERO_ID
 from aioproducer.core.metadata.metadata import Metadata
 from aioproducer.core.metadata.requests import MetadataRequests
-from aioproducer.core.sending.acknowledged import ExpiredProducer, LostRecords
 from aioproducer.core.sending.actions import (
     Connect,
     Dispatch,
@@ -32,6 +31,8 @@ from aioproducer.core.sending.actions import (
 )
 from aioproducer.core.sending.idempotence import (
     REMEMBERED_S,
+    ExpiredProducer,
+    LostRecords,
     ProducerIdentity,
     Sequencer,
 )

@@ -96,20 +96,20 @@ MUTANTS = (
     ),
     Mutant(
         "report a loss because a broker has no state of the producer",
-        "core/sending/acknowledged.py",
+        "core/sending/idempotence.py",
         "        self._on_producer_expired(ExpiredProducer(place, acknowledged, known_start))\n",
         "        self._on_data_loss(LostRecords(place, acknowledged or 0, log_start))\n",
     ),
     Mutant(
         "report no loss",
-        "core/sending/acknowledged.py",
+        "core/sending/idempotence.py",
         "            if base_offset <= last.offset and batch.topic_id == last.topic_id:\n",
         "            if base_offset < 0:\n",
         unclean=True,
     ),
     Mutant(
         "take the offset of an elder batch that is answered late for a loss",
-        "core/sending/acknowledged.py",
+        "core/sending/idempotence.py",
         "            if batch.ordinal < last.ordinal:\n",
         "            if batch.ordinal < ():\n",
     ),
@@ -295,8 +295,8 @@ MUTANTS = (
         "core/sending/sender.py",
         "                batch.possibly_persisted = True\n"
         "                self._retry_or_fail(batch, error, node_id, now)\n"
-        "            else:",
-        "                self._succeed(batch, BatchOutcome(), now)\n            else:",
+        "                self._let_go((batch,))\n",
+        "                self._acknowledge(batch, BatchOutcome(), now)\n",
     ),
     Mutant(
         "drop the waiter for an answer",
@@ -642,7 +642,7 @@ MUTANTS = (
     ),
     Mutant(
         "overlook the loss of one record",
-        "core/sending/acknowledged.py",
+        "core/sending/idempotence.py",
         "            if base_offset <= last.offset and",
         "            if base_offset < last.offset and",
         unclean=True,
@@ -715,8 +715,8 @@ MUTANTS = (
         "count a partition that is left out of a response as not written",
         "core/sending/sender.py",
         "                batch.possibly_persisted = True\n"
-        "                self._retry_or_fail(batch, error, node_id, now)\n            else:\n",
-        "                self._retry_or_fail(batch, error, node_id, now)\n            else:\n",
+        "                self._retry_or_fail(batch, error, node_id, now)\n                self._let_go",
+        "                self._retry_or_fail(batch, error, node_id, now)\n                self._let_go",
     ),
     Mutant(
         "renumber what may be written after its producer id was refused",

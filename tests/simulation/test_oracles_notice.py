@@ -29,8 +29,13 @@ from aioproducer.core.batching.partitioners import (
 )
 from aioproducer.core.batching.readiness import AdaptiveLinger
 from aioproducer.core.metadata.metadata import Metadata
-from aioproducer.core.sending.acknowledged import AcknowledgedOffsets, LostRecords
-from aioproducer.core.sending.idempotence import ProducerIdentity, Sequencer, _Partition
+from aioproducer.core.sending.idempotence import (
+    AcknowledgedOffsets,
+    LostRecords,
+    ProducerIdentity,
+    Sequencer,
+    _Partition,
+)
 from aioproducer.core.sending.sender import Sender
 from aioproducer.core.transactions.contents import TransactionContents
 from aioproducer.core.transactions.requests import CoordinatorKey, CoordinatorKind

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 from uuid import UUID
 
-from aioproducer.core.batching.batch import BatchOutcome
+from aioproducer.core.batching.batch import BatchOutcome, outcome_at
 from aioproducer.core.sending.produce_rules import DUPLICATE_SEQUENCE_NUMBER, ProduceAction
 from aioproducer.errors import KafkaError, error_from_code
 from aioproducer.types import TopicPartition
@@ -15,10 +15,6 @@ if TYPE_CHECKING:
     from aioproducer.core.batching.batch import ProducerBatch
     from aioproducer.wire.acknowledgement import Acknowledgement
     from aioproducer.wire.messages.produce import PartitionProduceResponse, ProduceResponse
-
-_new_tuple = tuple.__new__
-NO_RECORD_ERRORS = BatchOutcome().record_errors
-"""`record_errors` of an accepted batch."""
 
 Answers = Mapping[TopicPartition, "PartitionProduceResponse"]
 
@@ -86,18 +82,3 @@ def success_outcome(answer: PartitionProduceResponse) -> BatchOutcome:
     if answer.error_code == DUPLICATE_SEQUENCE_NUMBER or answer.base_offset < 0:
         return BatchOutcome()
     return outcome_at(answer.base_offset, answer.log_append_time_ms, answer.log_start_offset)
-
-
-def outcome_at(base_offset: int, stamped: int, log_start: int) -> BatchOutcome:
-    """Return the outcome of a batch with this offset, log append time and log start offset."""
-    # As a NamedTuple's `__new__` does, without the call: this is on the fast path.
-    return _new_tuple(
-        BatchOutcome,
-        (
-            base_offset,
-            stamped if stamped >= 0 else None,
-            None,
-            NO_RECORD_ERRORS,
-            log_start if log_start >= 0 else None,
-        ),
-    )

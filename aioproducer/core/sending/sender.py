@@ -19,11 +19,11 @@ from math import inf
 from typing import TYPE_CHECKING
 
 from aioproducer.core.batching.accumulator import RecordAccumulator
-from aioproducer.core.batching.batch import NO_PARTITION, BatchOutcome, ProducerBatch
-from aioproducer.core.sending.acknowledged import (
-    AcknowledgedOffsets,
-    ExpiredProducer,
-    LostRecords,
+from aioproducer.core.batching.batch import (
+    NO_PARTITION,
+    BatchOutcome,
+    ProducerBatch,
+    outcome_at,
 )
 from aioproducer.core.sending.actions import Action, Connect, Dispatch, NodeView
 from aioproducer.core.sending.failures import (
@@ -34,14 +34,19 @@ from aioproducer.core.sending.failures import (
     overtaken,
     refused_because_of_others,
 )
-from aioproducer.core.sending.idempotence import ProducerIdentity, Sequencer
+from aioproducer.core.sending.idempotence import (
+    AcknowledgedOffsets,
+    ExpiredProducer,
+    LostRecords,
+    ProducerIdentity,
+    Sequencer,
+)
 from aioproducer.core.sending.produce_answers import (
     Answers,
     acknowledges,
     leader_hints,
     match_answers,
     named_record_errors,
-    outcome_at,
     success_outcome,
 )
 from aioproducer.core.sending.produce_rules import (
@@ -320,15 +325,16 @@ class Sender:
         """Handle a response; None stands for a written request with acks=0."""
         if response is None:
             for batch in batches:
-                self._succeed(batch, BatchOutcome(), now)
-            self._let_go(batches)
+                self._acknowledge(batch, BatchOutcome(), now)
             return
+        self._stats.on_response(now - batches[0].last_attempt_at, response.throttle_time_ms, now)
         if isinstance(response, Acknowledgement):
             if acknowledges(response, batches):
-                self._on_acknowledged(batches, response, now)
+                for batch in batches:
+                    place = response.places[batch.topic_partition.partition]
+                    self._acknowledge(batch, outcome_at(*place), now)
                 return
             response = response.whole()
-        self._stats.on_response(now - batches[0].last_attempt_at, response.throttle_time_ms, now)
         names: dict[UUID, str] = {}
         if not (response.responses and response.responses[0].name):
             # The ids of the request: the metadata may have changed since.
@@ -343,14 +349,14 @@ class Sender:
                 )
                 batch.possibly_persisted = True
                 self._retry_or_fail(batch, error, node_id, now)
+                self._let_go((batch,))
             else:
                 self._on_answer(batch, answer, node_id, now)
-        self._let_go(batches)
 
     def on_acknowledged(self, batch: ProducerBatch, outcome: BatchOutcome, now: float) -> None:
         """Handle `on_response` for one batch with a plain acknowledgement."""
-        self._stats.on_response(now - batch.last_attempt_at, 0, now)
         self._acknowledge(batch, outcome, now)
+        self._stats.on_response(now - batch.last_attempt_at, 0, now)
 
     def abort(self, error: KafkaError, *, queued: bool = True, in_flight: bool = True) -> int:
         """Fail the queued and in-flight batches (or only one kind); return the record count."""
@@ -430,13 +436,23 @@ class Sender:
     def _on_answer(
         self, batch: ProducerBatch, answer: PartitionProduceResponse, node_id: int, now: float
     ) -> None:
-        if batch.done:
-            return
-        code = answer.error_code
-        action = action_for(code, idempotent=batch.has_sequence)
+        action = action_for(answer.error_code, idempotent=batch.has_sequence)
         if action is ProduceAction.SUCCEED:
-            self._succeed(batch, success_outcome(answer), now)
+            self._acknowledge(batch, success_outcome(answer), now)
             return
+        if not batch.done:
+            self._on_refusal(batch, answer, action, node_id, now)
+        self._let_go((batch,))
+
+    def _on_refusal(
+        self,
+        batch: ProducerBatch,
+        answer: PartitionProduceResponse,
+        action: ProduceAction,
+        node_id: int,
+        now: float,
+    ) -> None:
+        code = answer.error_code
         transactions = self._transactions
         error = with_access(
             error_from_code(code, answer.error_message, node_id=node_id),
@@ -564,35 +580,20 @@ class Sender:
         requests = self.producer_id
         return requests.is_wanted and not (requests.refused and not self.accumulator.has_incomplete)
 
-    def _succeed(self, batch: ProducerBatch, outcome: BatchOutcome, now: float) -> None:
-        self._on_written(batch, outcome.base_offset, now)
-        if self.accumulator.complete(batch, outcome):
-            self._stats.on_batch_acknowledged(batch.count, now - batch.created_at)
-
-    def _on_written(self, batch: ProducerBatch, base_offset: int | None, now: float) -> None:
-        if batch.has_sequence:
-            self._offsets.on_acknowledged(batch, base_offset)
-        for elder in self._sequencer.on_acknowledged(batch, now):
-            self.accumulator.withdraw((elder,))
-            self.fail(elder, overtaken(elder), now=now)
-
-    def _on_acknowledged(
-        self, batches: Sequence[ProducerBatch], answer: Acknowledgement, now: float
-    ) -> None:
-        self._stats.on_response(now - batches[0].last_attempt_at, answer.throttle_time_ms, now)
-        for batch in batches:
-            place = answer.places[batch.topic_partition.partition]
-            self._acknowledge(batch, outcome_at(*place), now)
-
     def _acknowledge(self, batch: ProducerBatch, outcome: BatchOutcome, now: float) -> None:
-        """Do `_succeed` and `_let_go` in one."""
+        """End a written batch and its attempt."""
         if batch.done:  # it ended meanwhile
             self._let_go((batch,))
             return
-        self._on_written(batch, outcome.base_offset, now)
+        base_offset, records = outcome.base_offset, batch.count
+        self._stats.on_batch_acknowledged(records, now - batch.created_at, now)
+        if batch.has_sequence and base_offset is not None:
+            self._offsets.on_acknowledged(batch, base_offset, records)
+        for elder in self._sequencer.on_acknowledged(batch, now):
+            self.accumulator.withdraw((elder,))
+            self.fail(elder, overtaken(elder), now=now)
         self.accumulator.acknowledge(batch, outcome)
         batch.on_wire = False
-        self._stats.on_batch_acknowledged(batch.count, now - batch.created_at)
 
     def _without(
         self, node_id: int, batches: list[ProducerBatch], gone: Sequence[ProducerBatch]

@@ -29,8 +29,7 @@ from asyncio import _get_running_loop as running_loop
 from sys import version_info
 from weakref import ref
 
-from aioproducer.core.sending.produce_answers import NO_RECORD_ERRORS
-from aioproducer.core.batching.batch import BatchOutcome
+from aioproducer.core.batching.batch import NO_RECORD_ERRORS, BatchOutcome
 from aioproducer.runtime.delivery._delivery_py import Delivery as Twin
 from aioproducer.runtime.delivery._delivery_py import refuse_coroutine_function
 from aioproducer.types import RecordMetadata, TimestampType

@@ -22,8 +22,7 @@ from contextvars import Context, copy_context
 from typing import Any
 
 from aioproducer._checks.callables import makes_coroutines
-from aioproducer.core.batching.batch import BatchOutcome, ProducerBatch, name_of
-from aioproducer.core.sending.produce_answers import outcome_at
+from aioproducer.core.batching.batch import BatchOutcome, ProducerBatch, name_of, outcome_at
 from aioproducer.errors import KafkaError, WrongLoopError
 from aioproducer.types import RecordMetadata, TimestampType
 from aioproducer.wire.acknowledgement import POSITION

@@ -14,9 +14,8 @@ from aioproducer.core.batching.buffer_pool import BufferPool
 from aioproducer.core.batching.outgoing import OutgoingRecord
 from aioproducer.core.batching.partitioners import NodeLatencies
 from aioproducer.core.metadata.metadata import Metadata
-from aioproducer.core.sending.acknowledged import ExpiredProducer
 from aioproducer.core.sending.actions import Dispatch, RequestIdentity
-from aioproducer.core.sending.idempotence import Sequencer
+from aioproducer.core.sending.idempotence import ExpiredProducer, Sequencer
 from aioproducer.core.sending.sender import Sender, SenderSettings
 from aioproducer.core.transactions.manager import TransactionManager
 from aioproducer.errors import KafkaError

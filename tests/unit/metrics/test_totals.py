@@ -241,8 +241,8 @@ def test_the_last_twenty_failures_are_kept() -> None:
 
 def test_time_to_an_acknowledgement_counts_once_for_each_record() -> None:
     totals = ProducerStats()
-    totals.on_batch_acknowledged(3, 0.1)
-    totals.on_batch_acknowledged(1, 10.0)
+    totals.on_batch_acknowledged(3, 0.1, 1.1)
+    totals.on_batch_acknowledged(1, 10.0, 11.0)
     times = totals.delivery_times.snapshot()
     assert (totals.records_acknowledged, times.total) == (4, 4)
     assert times.percentile(0.75) == pytest.approx(0.1, rel=0.1)

@@ -96,7 +96,7 @@ class Bench:
         self.batches: dict[ProducerBatch, None] = {}
         self.sender_task = SimpleNamespace(
             sleeping_until=float("-inf"),
-            advance=lambda until: None,
+            turn_at=lambda at, now: None,
             give_way=lambda: None,
             try_send_directly=lambda batch, now: False,
         )

@@ -10,8 +10,7 @@ from itertools import pairwise
 
 import pytest
 
-from aioproducer.core.batching.batch import BatchOutcome, ProducerBatch
-from aioproducer.core.sending.produce_answers import NO_RECORD_ERRORS
+from aioproducer.core.batching.batch import NO_RECORD_ERRORS, BatchOutcome, ProducerBatch
 from aioproducer.runtime.tasks.sender import SenderTask
 from aioproducer.testing.virtual import VirtualKafka, run_virtual
 

@@ -6,9 +6,8 @@ from uuid import UUID
 
 import pytest
 
-from aioproducer.core.sending.acknowledged import ExpiredProducer
 from aioproducer.core.sending.actions import Dispatch
-from aioproducer.core.sending.idempotence import ProducerIdentity, Sequencer
+from aioproducer.core.sending.idempotence import ExpiredProducer, ProducerIdentity, Sequencer
 from aioproducer.types import TopicPartition
 from aioproducer.wire.messages.produce import (
     PartitionProduceResponse,
