@@ -719,8 +719,9 @@ class ProducerEngine:
     # -- events ----------------------------------------------------------------------------------
 
     def _on_network_event(self) -> None:
-        if self._resumed_at_once is not None:
-            self._resumed_at_once.run_now()
+        wake_ups = self._resumed_at_once
+        if wake_ups is not None and wake_ups.run_now is not None:
+            wake_ups.run_now()
         acknowledged, self.sender_task.acknowledged = self.sender_task.acknowledged, None
         if acknowledged is not None and not self.sender.waits_for_capacity(self.loop.time()):
             if self.accumulator.is_idle:  # else the next record is not likely to be sent directly

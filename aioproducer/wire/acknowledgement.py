@@ -42,6 +42,8 @@ _UP_TO_POSITION = Struct(">Bih")
 """Number of partitions, index and error of the first."""
 POSITION = Struct(">qqq")
 """Base offset, log append time, log start."""
+Position = tuple[int, int, int]
+"""The same as numbers, the time in ms; -1 for an unknown one."""
 _NOTHING_MORE = 1 << 8
 """No record errors, no message."""
 _TAIL = Struct(">BiB")
@@ -66,18 +68,19 @@ class Acknowledgement(Message):
     Attributes:
         name: the topic's, up to v12; else empty.
         topic_id: the topic's, from v13 on.
-        places: base offset, log append time (ms) and log start of each partition's batch.
+        positions: those of each partition's batch.
     """
 
     name: str
     topic_id: UUID
-    places: dict[int, tuple[int, int, int]]
+    positions: dict[int, Position]
     throttle_time_ms: int
 
     def whole(self) -> ProduceResponse:
         """Return the same with all optional parts filled in."""
         partitions = [
-            PartitionProduceResponse(index, 0, *place) for index, place in self.places.items()
+            PartitionProduceResponse(index, 0, *position)
+            for index, position in self.positions.items()
         ]
         topic = TopicProduceResponse(self.name, self.topic_id, partitions)
         return ProduceResponse([topic], self.throttle_time_ms)
@@ -106,21 +109,21 @@ def decode_acknowledgement(
     tags, throttle_ms, more_tags = _TAIL.unpack_from(frame, end)
     if _HEAD.unpack_from(frame) != (correlation_id, 0, _ONE) or tags or more_tags:
         return None
-    places: dict[int, tuple[int, int, int]] = {}
+    positions: dict[int, Position] = {}
     for index, code, offset, stamped, log_start, nothing, tags in _PARTITION.iter_unpack(
         memoryview(frame)[at + 1 : end]
     ):
         if code or offset < 0 or nothing != _NOTHING_MORE or tags:
             return None
-        places[index] = (offset, stamped, log_start)
-    if len(places) < count:
+        positions[index] = (offset, stamped, log_start)
+    if len(positions) < count:
         return None  # one that comes twice
     if version >= FIRST_BY_TOPIC_ID:
-        return Acknowledgement("", _topic_id(frame[start:at]), places, throttle_ms)
+        return Acknowledgement("", _topic_id(frame[start:at]), positions, throttle_ms)
     name = frame[start + 1 : at]
     if frame[start] > _LONGEST_IN_A_BYTE or not name.isascii():
         return None
-    return Acknowledgement(name.decode("ascii"), _NO_ID, places, throttle_ms)
+    return Acknowledgement(name.decode("ascii"), _NO_ID, positions, throttle_ms)
 
 
 @lru_cache(maxsize=1024)

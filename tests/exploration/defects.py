@@ -222,7 +222,8 @@ OWN = (
         "                batch.possibly_persisted = True\n"
         "                self._retry_or_fail(batch, error, node_id, now)\n"
         "                self._let_go",
-        "                self._retry_or_fail(batch, error, node_id, now)\n                self._let_go",
+        "                self._retry_or_fail(batch, error, node_id, now)\n"
+        "                self._let_go",
     ),
     Defect(
         "drop the queue of a topic that left while a batch is in flight",

@@ -1031,8 +1031,7 @@ class World:
         batches = request.batches
         is_usual = len(answers) == len(batches) and not any(answer[1] for answer in answers)
         if is_usual and request.direct:
-            outcome = BatchOutcome(answers[0][2], log_start_offset=0)
-            self.sender.on_acknowledged(batches[0], outcome, self.now)
+            self.sender.on_acknowledged(batches[0], (answers[0][2], -1, 0), self.now)
             if not self.sender.waits_for_capacity(self.now):
                 return
         elif is_usual:

@@ -281,8 +281,8 @@ MUTANTS = (
     Mutant(
         "send on while an answer is out, with one request in flight",
         "core/batching/accumulator.py",
-        "            queue.muted = True\n",
-        "            pass\n",
+        "            queue.muted = self.settings.guarantee_order\n            drained",
+        "            drained",
     ),
     Mutant(
         "return a buffer while the transport has it",
@@ -296,7 +296,7 @@ MUTANTS = (
         "                batch.possibly_persisted = True\n"
         "                self._retry_or_fail(batch, error, node_id, now)\n"
         "                self._let_go((batch,))\n",
-        "                self._acknowledge(batch, BatchOutcome(), now)\n",
+        "                self._acknowledge(batch, None, now)\n",
     ),
     Mutant(
         "drop the waiter for an answer",
@@ -715,8 +715,10 @@ MUTANTS = (
         "count a partition that is left out of a response as not written",
         "core/sending/sender.py",
         "                batch.possibly_persisted = True\n"
-        "                self._retry_or_fail(batch, error, node_id, now)\n                self._let_go",
-        "                self._retry_or_fail(batch, error, node_id, now)\n                self._let_go",
+        "                self._retry_or_fail(batch, error, node_id, now)\n"
+        "                self._let_go",
+        "                self._retry_or_fail(batch, error, node_id, now)\n"
+        "                self._let_go",
     ),
     Mutant(
         "renumber what may be written after its producer id was refused",

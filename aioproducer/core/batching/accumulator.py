@@ -251,7 +251,9 @@ class RecordAccumulator:
         if self.has_queued or queue.muted or not self.sequencer.may_drain(batch, now, leader_epoch):
             return False
         self._enlist(batch, now)
-        self._hand_out(batch, queue, now, leader_epoch)
+        self.sequencer.on_drained(batch)
+        batch.on_attempt(now, leader_epoch)
+        queue.muted = self.settings.guarantee_order
         self.pin(batch)
         return True
 
@@ -305,7 +307,9 @@ class RecordAccumulator:
                 continue
             queue.batches.popleft()
             size += head_size
-            self._hand_out(head, queue, now, leader_epoch)
+            sequencer.on_drained(head)
+            head.on_attempt(now, leader_epoch)
+            queue.muted = self.settings.guarantee_order
             drained.append(head)
             readiness.replan(queue)
         return drained
@@ -561,14 +565,6 @@ class RecordAccumulator:
         self._metadata.add_topic(batch.topic_partition.topic, now)
         if self.sequencer.on_opened is not None:
             self.sequencer.on_opened(batch.topic_partition)
-
-    def _hand_out(
-        self, batch: ProducerBatch, queue: PartitionQueue, now: float, leader_epoch: int
-    ) -> None:
-        self.sequencer.on_drained(batch)
-        batch.on_attempt(now, leader_epoch)
-        if self.settings.guarantee_order:
-            queue.muted = True
 
     def _deallocate(self, batch: ProducerBatch) -> None:
         records, buffer = batch.count, batch.take_buffer()

@@ -6,14 +6,13 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 from uuid import UUID
 
-from aioproducer.core.batching.batch import BatchOutcome, outcome_at
 from aioproducer.core.sending.produce_rules import DUPLICATE_SEQUENCE_NUMBER, ProduceAction
 from aioproducer.errors import KafkaError, error_from_code
 from aioproducer.types import TopicPartition
 
 if TYPE_CHECKING:
     from aioproducer.core.batching.batch import ProducerBatch
-    from aioproducer.wire.acknowledgement import Acknowledgement
+    from aioproducer.wire.acknowledgement import Acknowledgement, Position
     from aioproducer.wire.messages.produce import PartitionProduceResponse, ProduceResponse
 
 Answers = Mapping[TopicPartition, "PartitionProduceResponse"]
@@ -21,10 +20,10 @@ Answers = Mapping[TopicPartition, "PartitionProduceResponse"]
 
 def acknowledges(answer: Acknowledgement, batches: Sequence[ProducerBatch]) -> bool:
     """Return whether the response has the offset of each of these batches."""
-    name, topic_id, places = answer.name, answer.topic_id, answer.places
+    name, topic_id, positions = answer.name, answer.topic_id, answer.positions
     for batch in batches:
         topic, partition = batch.topic_partition
-        if partition not in places or not (
+        if partition not in positions or not (
             topic_id is batch.topic_id
             or (name == topic if name else topic_id.int == batch.topic_id.int)
         ):
@@ -77,8 +76,8 @@ def named_record_errors(
     return record_errors or (None if is_about_all else {})
 
 
-def success_outcome(answer: PartitionProduceResponse) -> BatchOutcome:
-    """Return the outcome of an accepted batch; a duplicate has no offset."""
+def position_of(answer: PartitionProduceResponse) -> Position | None:
+    """Return where an accepted batch is written; None for a duplicate, which has no offset."""
     if answer.error_code == DUPLICATE_SEQUENCE_NUMBER or answer.base_offset < 0:
-        return BatchOutcome()
-    return outcome_at(answer.base_offset, answer.log_append_time_ms, answer.log_start_offset)
+        return None
+    return answer.base_offset, answer.log_append_time_ms, answer.log_start_offset

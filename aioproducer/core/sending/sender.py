@@ -47,7 +47,7 @@ from aioproducer.core.sending.produce_answers import (
     leader_hints,
     match_answers,
     named_record_errors,
-    success_outcome,
+    position_of,
 )
 from aioproducer.core.sending.produce_rules import (
     NEVER_APPENDED,
@@ -66,7 +66,7 @@ from aioproducer.errors import (
 )
 from aioproducer.errors.authorization import this_principal, with_access
 from aioproducer.metrics.totals import FailedBatch, ProducerStats
-from aioproducer.wire.acknowledgement import Acknowledgement
+from aioproducer.wire.acknowledgement import Acknowledgement, Position
 
 if TYPE_CHECKING:
     import random
@@ -325,14 +325,14 @@ class Sender:
         """Handle a response; None stands for a written request with acks=0."""
         if response is None:
             for batch in batches:
-                self._acknowledge(batch, BatchOutcome(), now)
+                self._acknowledge(batch, None, now)
             return
         self._stats.on_response(now - batches[0].last_attempt_at, response.throttle_time_ms, now)
         if isinstance(response, Acknowledgement):
             if acknowledges(response, batches):
                 for batch in batches:
-                    place = response.places[batch.topic_partition.partition]
-                    self._acknowledge(batch, outcome_at(*place), now)
+                    position = response.positions[batch.topic_partition.partition]
+                    self._acknowledge(batch, position, now)
                 return
             response = response.whole()
         names: dict[UUID, str] = {}
@@ -353,9 +353,9 @@ class Sender:
             else:
                 self._on_answer(batch, answer, node_id, now)
 
-    def on_acknowledged(self, batch: ProducerBatch, outcome: BatchOutcome, now: float) -> None:
+    def on_acknowledged(self, batch: ProducerBatch, position: Position, now: float) -> None:
         """Handle `on_response` for one batch with a plain acknowledgement."""
-        self._acknowledge(batch, outcome, now)
+        self._acknowledge(batch, position, now)
         self._stats.on_response(now - batch.last_attempt_at, 0, now)
 
     def abort(self, error: KafkaError, *, queued: bool = True, in_flight: bool = True) -> int:
@@ -438,7 +438,7 @@ class Sender:
     ) -> None:
         action = action_for(answer.error_code, idempotent=batch.has_sequence)
         if action is ProduceAction.SUCCEED:
-            self._acknowledge(batch, success_outcome(answer), now)
+            self._acknowledge(batch, position_of(answer), now)
             return
         if not batch.done:
             self._on_refusal(batch, answer, action, node_id, now)
@@ -580,11 +580,12 @@ class Sender:
         requests = self.producer_id
         return requests.is_wanted and not (requests.refused and not self.accumulator.has_incomplete)
 
-    def _acknowledge(self, batch: ProducerBatch, outcome: BatchOutcome, now: float) -> None:
-        """End a written batch and its attempt."""
+    def _acknowledge(self, batch: ProducerBatch, position: Position | None, now: float) -> None:
+        """End a written batch and its attempt; without a position if the broker reported none."""
         if batch.done:  # it ended meanwhile
             self._let_go((batch,))
             return
+        outcome = BatchOutcome() if position is None else outcome_at(*position)
         base_offset, records = outcome.base_offset, batch.count
         self._stats.on_batch_acknowledged(records, now - batch.created_at, now)
         if batch.has_sequence and base_offset is not None:

@@ -29,7 +29,6 @@ from asyncio import _get_running_loop as running_loop
 from sys import version_info
 from weakref import ref
 
-from aioproducer.core.batching.batch import NO_RECORD_ERRORS, BatchOutcome
 from aioproducer.runtime.delivery._delivery_py import Delivery as Twin
 from aioproducer.runtime.delivery._delivery_py import refuse_coroutine_function
 from aioproducer.types import RecordMetadata, TimestampType
@@ -175,7 +174,6 @@ def decode_plain_acknowledgement(bytes prefix, bytes suffix, data, /):
     cdef Py_ssize_t at = len(prefix)
     cdef const uint8_t *seen
     cdef int64_t base_offset, stamped, log_start
-    cdef object outcome
     if not PyBytes_CheckExact(data) or len(<bytes> data) != at + POSITION_SIZE + len(suffix):
         return None
     seen = <bytes> data
@@ -184,15 +182,7 @@ def decode_plain_acknowledgement(bytes prefix, bytes suffix, data, /):
     if memcmp(seen + at + POSITION_SIZE, <const char *> suffix, len(suffix)):
         return None
     base_offset, stamped, log_start = int64(seen + at), int64(seen + at + 8), int64(seen + at + 16)
-    if base_offset < 0:
-        return None
-    outcome = new_tuple(BatchOutcome, 5)
-    set_item(outcome, 0, base_offset)
-    set_item(outcome, 1, stamped if stamped >= 0 else None)
-    set_item(outcome, 2, None)
-    set_item(outcome, 3, NO_RECORD_ERRORS)
-    set_item(outcome, 4, log_start if log_start >= 0 else None)
-    return outcome
+    return None if base_offset < 0 else (base_offset, stamped, log_start)
 
 
 cdef int64_t int64(const uint8_t *seen) noexcept:

@@ -22,10 +22,10 @@ from contextvars import Context, copy_context
 from typing import Any
 
 from aioproducer._checks.callables import makes_coroutines
-from aioproducer.core.batching.batch import BatchOutcome, ProducerBatch, name_of, outcome_at
+from aioproducer.core.batching.batch import ProducerBatch, name_of
 from aioproducer.errors import KafkaError, WrongLoopError
 from aioproducer.types import RecordMetadata, TimestampType
-from aioproducer.wire.acknowledgement import POSITION
+from aioproducer.wire.acknowledgement import POSITION, Position
 
 DoneCallback = Callable[["Delivery"], object]
 
@@ -83,13 +83,13 @@ class WakeUps:
 
     __slots__ = ("held", "loop")
 
+    run_now: Callable[[], None] | None = None
+    """Resumes the awaiters that are due; None here, where the loop does it."""
+
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self.loop: asyncio.AbstractEventLoop = loop
         self.held: bool = False
         """Set before a call of `run_now`, so that no other call is scheduled; no effect here."""
-
-    def run_now(self) -> None:
-        """Resume awaiters that are due; no effect here, as the loop does it."""
 
 
 class Callbacks:
@@ -354,10 +354,8 @@ def wake(future: object) -> None:
         future.set_result(None)
 
 
-def decode_plain_acknowledgement(
-    prefix: bytes, suffix: bytes, data: bytes, /
-) -> BatchOutcome | None:
-    """Return the outcome of a batch from a plain acknowledgement; None for any other response.
+def decode_plain_acknowledgement(prefix: bytes, suffix: bytes, data: bytes, /) -> Position | None:
+    """Return the position in the plain acknowledgement of a batch; None for any other response.
 
     Args:
         prefix: `ProduceRequestTemplate.acknowledgement` of the request.
@@ -369,7 +367,7 @@ def decode_plain_acknowledgement(
     if not data.startswith(prefix) or not data.endswith(suffix):
         return None
     base_offset, stamped, log_start = POSITION.unpack_from(data, at)
-    return None if base_offset < 0 else outcome_at(base_offset, stamped, log_start)
+    return None if base_offset < 0 else (base_offset, stamped, log_start)
 
 
 def _loop_of(batch: ProducerBatch) -> asyncio.AbstractEventLoop:

@@ -21,7 +21,7 @@ from uuid import UUID
 
 from aioproducer._util.printable import repr_of
 from aioproducer._util.tasks import start_later
-from aioproducer.core.batching.batch import BatchOutcome, ProducerBatch
+from aioproducer.core.batching.batch import ProducerBatch
 from aioproducer.core.batching.buffer_pool import NO_CEILING
 from aioproducer.core.sending.actions import Connect, Dispatch, RequestIdentity
 from aioproducer.core.sending.idempotence import ProducerIdentity
@@ -34,7 +34,7 @@ from aioproducer.errors import (
     UnsupportedVersionError,
 )
 from aioproducer.net.client import NetworkClient, PreparedRequest
-from aioproducer.net.connection import Connection, InFlightRequest, outcome_of
+from aioproducer.net.connection import InFlightRequest, outcome_of
 from aioproducer.net.versions import BrokerVersions
 from aioproducer.records import single_record_request
 from aioproducer.records.layout import MAGIC
@@ -44,7 +44,7 @@ from aioproducer.runtime.legacy_brokers import without_producer_ids
 from aioproducer.runtime.tasks.encoder import BatchEncoder
 from aioproducer.runtime.tasks.turns import TurnTask
 from aioproducer.types import TopicPartition
-from aioproducer.wire.acknowledgement import ACKNOWLEDGEMENT_SUFFIX, Acknowledgement
+from aioproducer.wire.acknowledgement import ACKNOWLEDGEMENT_SUFFIX, Acknowledgement, Position
 from aioproducer.wire.messages.init_producer_id import (
     InitProducerIdRequest,
     InitProducerIdResponse,
@@ -72,7 +72,7 @@ _NO_TOPIC_ID = UUID(int=0)
 _SEQUENCES_SINCE = 3
 _TOPIC_IDS_SINCE = 13
 _TRANSACTIONS_V2_SINCE = 12
-_ANSWERS = (BatchOutcome, Acknowledgement, ProduceResponse)
+_ANSWERS = (tuple, Acknowledgement, ProduceResponse)
 _NO_TRANSACTION_TIMEOUT = 2**31 - 1
 _PRODUCER_ID = "producer id"
 _NAGLE_WINDOW_S = 0.0001
@@ -403,7 +403,7 @@ class SenderTask(TurnTask):
         self,
         node_id: int,
         batches: Sequence[ProducerBatch],
-        answer: Message | BatchOutcome | None,
+        answer: Message | Position | None,
         failure: KafkaError | None,
     ) -> None:
         if self.interrupt is not None:
@@ -418,7 +418,7 @@ class SenderTask(TurnTask):
         self,
         node_id: int,
         batches: Sequence[ProducerBatch],
-        answer: Message | BatchOutcome | None,
+        answer: Message | Position | None,
         failure: KafkaError | None,
     ) -> None:
         now = self._loop.time()
@@ -426,7 +426,7 @@ class SenderTask(TurnTask):
             self._activity.on_acted()
             if self._wake_ups is not None:
                 self._wake_ups.held = True
-            if isinstance(answer, BatchOutcome):
+            if isinstance(answer, tuple):
                 self._sender.on_acknowledged(batches[0], answer, now)
                 self.acknowledged = batches[0].topic_partition
             else:
@@ -498,12 +498,15 @@ class SenderTask(TurnTask):
         ):
             return False
         connection = route.link.ready_connection(now)
-        if connection is None or not accumulator.try_hand_out(batch, now, route.leader_epoch):
+        if connection is None:
+            return False
+        correlation_id = connection.next_correlation_id()  # one that is not used does no harm
+        if not accumulator.try_hand_out(batch, now, route.leader_epoch):
             return False
         batch.topic_id = route.topic_id
         self._activity.on_acted()
         try:
-            request = self._direct_request(route, connection, batch, builder, now)
+            request = self._direct_request(route, correlation_id, batch, builder, now)
             batch.on_wire = True
             connection.begin(request)
         except Exception as error:
@@ -547,12 +550,12 @@ class SenderTask(TurnTask):
     def _direct_request(
         self,
         route: Route,
-        connection: Connection,
+        correlation_id: int,
         batch: ProducerBatch,
         builder: BatchBuilder,
         now: float,
     ) -> InFlightRequest:
-        template, correlation_id = route.template, connection.next_correlation_id()
+        template = route.template
         expected = template.acknowledgement(correlation_id)
         frame: Sequence[Buffer]
         if builder.size <= _COPIED_BYTES:

@@ -14,7 +14,7 @@ from aioproducer.core.sending.produce_answers import (
     leader_hints,
     match_answers,
     named_record_errors,
-    success_outcome,
+    position_of,
 )
 from aioproducer.core.sending.produce_rules import action_for
 from aioproducer.errors import ProtocolError
@@ -78,7 +78,7 @@ def _take_produce_answer(metadata: Metadata, response: ProduceResponse) -> None:
         if answer.error_code:
             named_record_errors(answer, 3, action_for(answer.error_code, idempotent=True))
         else:
-            success_outcome(answer)
+            position_of(answer)
     hints = leader_hints(answers)
     if metadata.on_leader_hints(hints, response.node_endpoints):
         leaders = [metadata.cluster.leader(*topic_partition) for topic_partition in hints]

@@ -7,7 +7,7 @@ from uuid import UUID
 
 import pytest
 
-from aioproducer.core.batching.batch import BatchOutcome, ProducerBatch
+from aioproducer.core.batching.batch import BatchOutcome, ProducerBatch, outcome_at
 from aioproducer.core.batching.outgoing import OutgoingRecord
 from aioproducer.errors import (
     IllegalStateError,
@@ -128,6 +128,12 @@ def test_a_batch_that_is_sent_takes_no_more_records() -> None:
     batch = batch_of(b"1")
     batch.on_attempt(11.0, 4)
     assert not append(batch, b"2")
+
+
+@pytest.mark.parametrize("number", [-1, 0, 5])
+def test_a_missing_time_or_log_start_is_negative(number: int) -> None:
+    known = number if number >= 0 else None
+    assert outcome_at(7, number, number) == BatchOutcome(7, known, None, log_start_offset=known)
 
 
 @pytest.mark.parametrize(("first", "following"), [(0, 3), (2**31 - 4, 2**31 - 1), (2**31 - 2, 1)])

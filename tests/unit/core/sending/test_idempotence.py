@@ -12,7 +12,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from aioproducer.core.batching.batch import BatchOutcome, ProducerBatch
+from aioproducer.core.batching.batch import ProducerBatch
 from aioproducer.core.sending.actions import RECHECK_S, Connect, Dispatch
 from aioproducer.core.sending.idempotence import MAX_EPOCH, ProducerIdentity, Sequencer
 from aioproducer.core.sending.reasons import Obstacle
@@ -697,7 +697,7 @@ def test_a_new_producer_id_is_requested_once_the_last_batch_with_the_old_one_is_
     core.answer(following, 45)
     core.poll()
     assert core.identity_requests == 0
-    core.sender.on_acknowledged(again.batches[0], BatchOutcome(base_offset=1), core.now)
+    core.sender.on_acknowledged(again.batches[0], (1, -1, -1), core.now)
     assert core.poll() == []
     assert core.identity_requests == 1
 
@@ -711,7 +711,7 @@ def test_a_new_producer_id_is_requested_once_the_log_that_is_gone_has_no_batch_o
     core.answer(second, UNKNOWN_TOPIC_ID)
     core.poll()
     assert core.identity_requests == 0
-    core.sender.on_acknowledged(first.batches[0], BatchOutcome(base_offset=1), core.now)
+    core.sender.on_acknowledged(first.batches[0], (1, -1, -1), core.now)
     assert core.poll() == []
     assert core.identity_requests == 1
 

@@ -6,14 +6,12 @@ from uuid import UUID
 
 import pytest
 
-from aioproducer.core.batching.batch import BatchOutcome
 from aioproducer.core.sending.produce_answers import (
     acknowledges,
     leader_hints,
     match_answers,
     named_record_errors,
-    outcome_at,
-    success_outcome,
+    position_of,
 )
 from aioproducer.core.sending.produce_rules import ProduceAction
 from aioproducer.errors import KafkaError
@@ -41,27 +39,18 @@ def test_response_acknowledges_batches_of_its_topic_and_partitions(
     core.append()
     (dispatch,) = core.poll()
     response = Acknowledgement(
-        name=topic, topic_id=UUID(int=9), places={partition: (0, -1, 0)}, throttle_time_ms=0
+        name=topic, topic_id=UUID(int=9), positions={partition: (0, -1, 0)}, throttle_time_ms=0
     )
     assert acknowledges(response, dispatch.batches) is is_acknowledged
 
 
-@pytest.mark.parametrize("number", [-1, 0, 5])
-def test_a_missing_time_or_log_start_is_negative(number: int) -> None:
-    known = number if number >= 0 else None
-    assert outcome_at(7, number, number) == BatchOutcome(7, known, None, log_start_offset=known)
-
-
 @pytest.mark.parametrize(
-    ("code", "offset", "expected"), [(0, 0, 0), (0, 5, 5), (0, -1, None), (46, 5, None)]
+    ("code", "offset", "expected"), [(0, 0, (0, 1, 2)), (0, -1, None), (46, 5, None)]
 )
 def test_an_accepted_batch_has_its_offset_unless_it_is_a_duplicate(
-    code: int, offset: int, expected: int | None
+    code: int, offset: int, expected: tuple[int, int, int] | None
 ) -> None:
-    outcome = success_outcome(PartitionProduceResponse(0, code, offset, 0, 0))
-    assert outcome.base_offset == expected
-    if expected is not None:
-        assert (outcome.log_append_time_ms, outcome.log_start_offset) == (0, 0)
+    assert position_of(PartitionProduceResponse(0, code, offset, 1, 2)) == expected
 
 
 def test_the_first_entry_of_a_partition_counts() -> None:

@@ -519,7 +519,7 @@ def test_an_answer_after_a_long_time_counts_in_the_sample_of_its_time(is_direct:
     core.sender.on_dispatched(1, dispatch.batches)
     core.now += 100
     if is_direct:
-        core.sender.on_acknowledged(batch, BatchOutcome(7), core.now)
+        core.sender.on_acknowledged(batch, (7, -1, -1), core.now)
     else:
         core.sender.on_response(1, dispatch.batches, answer(ok(offset=7)), core.now)
     assert core.stats.rate("records_acknowledged", core.now) > 0

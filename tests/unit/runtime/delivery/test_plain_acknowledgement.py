@@ -10,9 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aioproducer.core.batching.batch import BatchOutcome
 from aioproducer.testing.framing import encode_response
-from aioproducer.wire.acknowledgement import ACKNOWLEDGEMENT_SUFFIX
+from aioproducer.wire.acknowledgement import ACKNOWLEDGEMENT_SUFFIX, Position
 from aioproducer.wire.framing import decode_response, frame_size
 from aioproducer.wire.messages.produce import (
     PartitionProduceResponse,
@@ -23,9 +22,9 @@ from aioproducer.wire.messages.produce import (
 from aioproducer.wire.produce import ProduceRequestTemplate
 
 TOPIC_ID = UUID(int=9)
-POSITION = BatchOutcome(2**40, None, log_start_offset=5)
+POSITION = (2**40, -1, 5)
 
-See = Callable[[ProduceRequestTemplate, bytes, int], BatchOutcome | None]
+See = Callable[[ProduceRequestTemplate, bytes, int], Position | None]
 
 
 @pytest.fixture(
@@ -86,12 +85,7 @@ def test_sees_what_the_decoder_says_or_nothing(
         ((one,),) = (topic.partition_responses for topic in whole.responses)
         assert not whole.throttle_time_ms
         assert not one.error_code
-        stamped, log_start = one.log_append_time_ms, one.log_start_offset
-        assert seen == BatchOutcome(
-            one.base_offset,
-            stamped if stamped >= 0 else None,
-            log_start_offset=log_start if log_start >= 0 else None,
-        )
+        assert seen == (one.base_offset, one.log_append_time_ms, one.log_start_offset)
 
 
 def test_sees_no_answer_but_its_own(see: See) -> None:
@@ -107,8 +101,7 @@ def test_sees_no_answer_but_its_own(see: See) -> None:
 @pytest.mark.parametrize("number", [-1, 0, 5])
 def test_has_the_fields_of_the_broker(see: See, number: int) -> None:
     data = answer(13, PartitionProduceResponse(3, 0, 0, number, number))
-    known = number if number >= 0 else None
-    assert see(form(13, 3), data, 7) == BatchOutcome(0, known, log_start_offset=known)
+    assert see(form(13, 3), data, 7) == (0, number, number)
 
 
 @pytest.mark.parametrize("version", range(9, 13))
