@@ -1,4 +1,4 @@
-"""What a producer counts, and the rates, means, peaks and percentiles of it.
+"""Totals of a producer, and their rates, means, peaks and percentiles.
 
 `ProducerStats` has the totals of the producer and its topics, `IOStats` those of its connections
 and brokers; `Durations` counts by length. Counting is an addition to a plain attribute, paid per
