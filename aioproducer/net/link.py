@@ -112,7 +112,6 @@ class BrokerLink:
         self._setup_failures = 0
         self.ready_since: float = -_INFINITY
         self._proved_useful = False
-        self._responses_before: int | None = None  # when the connection became ready
         self._may_want_sasl = False
         self._tried_tls = False
         self._foreign_answers = 0  # in a row
@@ -279,6 +278,7 @@ class BrokerLink:
         if not self._proved_useful and self._state is NodeState.READY:
             self._proved_useful = True
             self._unproven_address = None
+            self._around.answered.add((self.node.host, self.node.port))
         throttle_ms: int = getattr(response, "throttle_time_ms", 0)
         if throttle_ms <= 0:
             return
@@ -344,12 +344,7 @@ class BrokerLink:
 
     def _has_answered(self) -> bool:
         """Return whether any request after a handshake was answered at this address."""
-        around, place = self._around, (self.node.host, self.node.port)
-        before = self._responses_before
-        was_used = before is not None and around.io_stats.of(self.node.id).responses > before
-        if self._proved_useful or was_used:
-            around.answered.add(place)
-        return place in around.answered
+        return (self.node.host, self.node.port) in self._around.answered
 
     # -- dialing ----------------------------------------------------------------------------------
 
@@ -443,7 +438,6 @@ class BrokerLink:
         )
         self._warn_of_exposure(connection, host)
         self._may_want_sasl = False
-        self._responses_before = None
         try:
             await self._agree(self._session, shake_hands)
         except NodeDisconnectedError as error:
@@ -562,7 +556,6 @@ class BrokerLink:
         self.versions = session.versions
         self._state = NodeState.READY
         self.ready_since = now = self._around.loop_time()
-        self._responses_before = self._around.io_stats.of(self.node.id).responses
         self._renew_at = _INFINITY
         if session.lifetime_s is not None:
             part = _EARLIEST_RENEWAL + _RENEWAL_SPREAD * self._around.rng.random()
