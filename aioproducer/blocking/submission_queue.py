@@ -248,5 +248,5 @@ class SubmissionQueue:
                 where, self._engine.unretrieved, self._thread.post
             )
         now = self._engine.loop.time()
-        self._engine.stats.on_batch_failed(FailedBatch(where, 1, now, str(error)))
+        self._engine.stats.on_batch_failed(FailedBatch(where, 1, now, str(error)), now)
         return group.refuse(error)

@@ -287,10 +287,14 @@ class ProducerStats(Sampled):
         self.records_acknowledged += records
         self.delivery_times.add(took_s, records)
 
-    def on_batch_failed(self, failed: FailedBatch) -> None:
-        """Count a batch that failed for good."""
+    def on_batch_failed(self, failed: FailedBatch, now: float | None) -> None:
+        """Count a batch that failed for good; without a time, in the last sample."""
+        of_topic = self.topic(failed.topic_partition.topic)
+        if now is not None:
+            self.tick(now)
+            of_topic.tick(now)
         self.records_failed += failed.records
-        self.topic(failed.topic_partition.topic).records_failed += failed.records
+        of_topic.records_failed += failed.records
         self.recent_failures.append(failed)
 
 

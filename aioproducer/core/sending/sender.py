@@ -384,7 +384,8 @@ class Sender:
         outcome = failure_outcome(batch, error, record_errors, now)
         if self.accumulator.complete(batch, outcome):
             where, since = batch.topic_partition, batch.created_at
-            self._stats.on_batch_failed(FailedBatch(where, batch.count, since, str(outcome.error)))
+            failed = FailedBatch(where, batch.count, since, str(outcome.error))
+            self._stats.on_batch_failed(failed, now)
 
     def end_all(self, error: KafkaError, others: Sequence[ProducerBatch]) -> None:
         """Fail every batch without an outcome after an exception interrupted a state change.
@@ -424,7 +425,8 @@ class Sender:
         self.accumulator.withdraw(batch for batch, _ in expired)
         for batch, wait in expired:
             batch.possibly_persisted |= batch.on_wire
-            self.fail(batch, expiry_of(batch, wait, self._metadata, timeout=timeout, now=now))
+            error = expiry_of(batch, wait, self._metadata, timeout=timeout, now=now)
+            self.fail(batch, error, now=now)
 
     def _move_leaders(self, answers: Answers, response: ProduceResponse, now: float) -> None:
         """Apply the leader hints of the errors (KIP-951)."""

@@ -226,16 +226,30 @@ def test_records_sent_again_count_for_their_topic_and_for_the_producer() -> None
 def test_failed_batch_counts_for_its_topic_and_for_the_producer() -> None:
     totals = ProducerStats()
     for name, count in (("a", 2), ("b", 3), ("a", 4)):
-        totals.on_batch_failed(FailedBatch(TopicPartition(name, 0), count, 1.0, "no"))
+        totals.on_batch_failed(FailedBatch(TopicPartition(name, 0), count, 1.0, "no"), 2.0)
     assert [totals.topics[name].records_failed for name in "ab"] == [6, 3]
     assert totals.records_failed == 9
     assert [failed.records for failed in totals.recent_failures] == [2, 3, 4]
 
 
+def test_failures_after_a_long_silence_are_in_the_rate() -> None:
+    totals = totals_of()
+    for now in (0.0, 5 * WINDOW_S):
+        totals.on_batch_failed(FailedBatch(TopicPartition("a", 0), 1, 0.0, "no"), now)
+        assert totals.rate("records_failed", now + 1) == 1
+        assert totals.topics["a"].rate("records_failed", now + 1) == 1
+
+
+def test_a_failure_without_a_time_is_in_the_total() -> None:
+    totals = totals_of()
+    totals.on_batch_failed(FailedBatch(TopicPartition("a", 0), 2, 0.0, "no"), None)
+    assert totals.records_failed == totals.topics["a"].records_failed == 2
+
+
 def test_the_last_twenty_failures_are_kept() -> None:
     totals = ProducerStats()
     for count in range(1, 23):
-        totals.on_batch_failed(FailedBatch(TopicPartition("a", 0), count, 1.0, "no"))
+        totals.on_batch_failed(FailedBatch(TopicPartition("a", 0), count, 1.0, "no"), 2.0)
     assert [failed.records for failed in totals.recent_failures] == list(range(3, 23))
 
 
