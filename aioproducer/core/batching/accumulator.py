@@ -416,10 +416,7 @@ class RecordAccumulator:
     def acknowledge(self, batch: ProducerBatch, outcome: BatchOutcome) -> None:
         """Do `complete`, `unpin` and `unmute` in one, for a batch without an outcome."""
         batch.complete(outcome)
-        batch.pins -= 1
-        if not batch.pins:
-            self._deallocate(batch)
-            self.pinned.discard(batch)
+        self.unpin(batch)
         self._incomplete.discard(batch)
         self.unmute(batch.topic_partition)
 
