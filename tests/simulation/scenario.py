@@ -413,6 +413,9 @@ def _options(rng: random.Random, brokers: int, base_latency: float) -> dict[str,
         "partitioner_adaptive_partitioning_enable": rng.random() < 0.5,
         "partitioner_availability_timeout_ms": rng.choice((0, 500)),
     }
+    if options["compression_type"] == "none":
+        # Neither with this option nor with compression is a record sent directly.
+        options["partitioner_availability_timeout_ms"] = 0
     if rng.random() < 0.15:
         options["retries"] = rng.choice((0, 0, 1, 3))
     if rng.random() < 0.35:
