@@ -333,16 +333,25 @@ def split_list(value: object) -> tuple[str, ...]:
     return tuple(item.strip() for item in items if item.strip())
 
 
+_KIND_OF_DEFAULT: Final = {
+    bool: Kind.BOOLEAN,
+    int: Kind.INT,
+    float: Kind.DOUBLE,
+    tuple: Kind.LIST,
+}
+
+
 def option(
     default: T,
-    kind: Kind,
     doc: str,
     constraint: Constraint = ANYTHING,
     *,
+    kind: Kind | None = None,
     source: str = "Kafka",
     kafka_name: str = "",
     is_url: bool = False,
 ) -> T:
-    """Declare a supported option as a dataclass field's default."""
+    """Declare an option as a dataclass field's default, whose kind is that of the default."""
+    kind = kind or _KIND_OF_DEFAULT.get(type(default), Kind.STRING)
     row = Option(kind, doc, default, constraint, source, kafka_name=kafka_name, is_url=is_url)
     return field(default=default, metadata={METADATA_KEY: row})

@@ -45,23 +45,24 @@ class SecurityOptions(CoreOptions):
 
     security_protocol: str = option(
         "PLAINTEXT",
-        Kind.STRING,
         "Whether connections use TLS, SASL, both or neither.",
         one_of_ignoring_case("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"),
     )
 
     # -- SASL --------------------------------------------------------------------------------
-    sasl_mechanism: str = option(
-        "GSSAPI", Kind.STRING, "The SASL mechanism.", one_of_ignoring_case(*MECHANISMS)
-    )
+    sasl_mechanism: str = option("GSSAPI", "The SASL mechanism.", one_of_ignoring_case(*MECHANISMS))
     sasl_username: str | None = option(
-        None, Kind.STRING, "The user name for PLAIN and SCRAM.", sendable(), source="librdkafka"
+        None, "The user name for PLAIN and SCRAM.", sendable(), source="librdkafka"
     )
     sasl_password: str | None = option(
-        None, Kind.PASSWORD, "The password for PLAIN and SCRAM.", sendable(), source="librdkafka"
+        None,
+        "The password for PLAIN and SCRAM.",
+        sendable(),
+        kind=Kind.PASSWORD,
+        source="librdkafka",
     )
     sasl_jaas_config: str | None = option(
-        None, Kind.PASSWORD, "Java's JAAS line; its user name and password are taken from it."
+        None, "Java's JAAS line; its user name and password are taken from it.", kind=Kind.PASSWORD
     )
     sasl_credentials: (
         Callable[
@@ -70,187 +71,174 @@ class SecurityOptions(CoreOptions):
         | None
     ) = option(
         None,
-        Kind.OBJECT,
         "A function, async or not, that returns user name and password; asked at each login.",
+        kind=Kind.OBJECT,
         source="KIP-86",
         kafka_name="sasl.client.callback.handler.class",
     )
     sasl_oauthbearer_token: Callable[[], str | OAuthToken | Awaitable[str | OAuthToken]] | None = (
         option(
             None,
-            Kind.OBJECT,
             "A function, async or not, that returns a token; called when a new one is due.",
+            kind=Kind.OBJECT,
             source="KIP-86",
             kafka_name="sasl.login.callback.handler.class",
         )
     )
-    sasl_kerberos_service_name: str | None = option(
-        None, Kind.STRING, "The brokers' Kerberos service name."
-    )
+    sasl_kerberos_service_name: str | None = option(None, "The brokers' Kerberos service name.")
     sasl_login_connect_timeout_ms: int | None = option(
         None,
-        Kind.INT,
         "How long connecting to the token endpoint may take, in ms; 10 s when left out or 0.",
         at_least(0),
+        kind=Kind.INT,
         source=_OIDC,
     )
     sasl_login_read_timeout_ms: int | None = option(
         None,
-        Kind.INT,
         "How long the token endpoint may take to answer, in ms; 10 s when left out or 0.",
         at_least(0),
+        kind=Kind.INT,
         source=_OIDC,
     )
     sasl_login_refresh_buffer_seconds: int = option(
         300,
-        Kind.SHORT,
         "How long before its end a credential is refreshed at the latest, in s.",
         between(0, 3600),
+        kind=Kind.SHORT,
     )
     sasl_login_refresh_min_period_seconds: int = option(
-        60, Kind.SHORT, "How long a credential is kept at least, in s.", between(0, 900)
+        60, "How long a credential is kept at least, in s.", between(0, 900), kind=Kind.SHORT
     )
     sasl_login_refresh_window_factor: float = option(
-        0.8,
-        Kind.DOUBLE,
-        "After which part of its life a credential is refreshed.",
-        between(0.5, 1.0),
+        0.8, "After which part of its life a credential is refreshed.", between(0.5, 1.0)
     )
     sasl_login_refresh_window_jitter: float = option(
-        0.05, Kind.DOUBLE, "The random part of the moment of a refresh.", between(0.0, 0.25)
+        0.05, "The random part of the moment of a refresh.", between(0.0, 0.25)
     )
     sasl_login_retry_backoff_ms: int = option(
         100,
-        Kind.LONG,
         "The first wait before a login is tried again, in ms.",
         at_least(0),
+        kind=Kind.LONG,
         source=_OIDC,
     )
     sasl_login_retry_backoff_max_ms: int = option(
         10_000,
-        Kind.LONG,
         "The longest wait before a login is tried again, in ms.",
         at_least(0),
+        kind=Kind.LONG,
         source=_OIDC,
     )
     sasl_oauthbearer_token_endpoint_url: str | None = option(
-        None, Kind.STRING, "Where tokens are fetched.", source=_OIDC, is_url=True
+        None, "Where tokens are fetched.", source=_OIDC, is_url=True
     )
     https_ca_location: str | None = option(
         None,
-        Kind.STRING,
         "The file of the authorities of the token endpoint; the system's when left out.",
         source="librdkafka",
     )
     sasl_oauthbearer_scope: str | None = option(
-        None, Kind.STRING, "The scope a token is asked for.", source=_OIDC
+        None, "The scope a token is asked for.", source=_OIDC
     )
     sasl_oauthbearer_client_credentials_client_id: str | None = option(
-        None, Kind.STRING, "The client id at the token endpoint.", source=_OIDC
+        None, "The client id at the token endpoint.", source=_OIDC
     )
     sasl_oauthbearer_client_credentials_client_secret: str | None = option(
-        None, Kind.PASSWORD, "The client secret at the token endpoint.", source=_OIDC
+        None, "The client secret at the token endpoint.", kind=Kind.PASSWORD, source=_OIDC
     )
     sasl_oauthbearer_header_urlencode: bool = option(
-        False, Kind.BOOLEAN, "Whether id and secret are URL-encoded in the header.", source=_OIDC
+        False, "Whether id and secret are URL-encoded in the header.", source=_OIDC
     )
     sasl_oauthbearer_assertion_algorithm: str = option(
         "RS256",
-        Kind.STRING,
         "How assertions are signed.",
         one_of_ignoring_case("RS256", "ES256"),
         source=_ASSERTION,
     )
     sasl_oauthbearer_assertion_claim_aud: str | None = option(
-        None, Kind.STRING, "The assertion's audience.", source=_ASSERTION
+        None, "The assertion's audience.", source=_ASSERTION
     )
     sasl_oauthbearer_assertion_claim_exp_seconds: int = option(
-        300,
-        Kind.INT,
-        "How long an assertion is valid, in s.",
-        between(0, 86_400),
-        source=_ASSERTION,
+        300, "How long an assertion is valid, in s.", between(0, 86_400), source=_ASSERTION
     )
     sasl_oauthbearer_assertion_claim_iss: str | None = option(
-        None, Kind.STRING, "The assertion's issuer.", source=_ASSERTION
+        None, "The assertion's issuer.", source=_ASSERTION
     )
     sasl_oauthbearer_assertion_claim_jti_include: bool = option(
-        False, Kind.BOOLEAN, "Whether an assertion carries an id.", source=_ASSERTION
+        False, "Whether an assertion carries an id.", source=_ASSERTION
     )
     sasl_oauthbearer_assertion_claim_nbf_seconds: int = option(
         60,
-        Kind.INT,
         "From how long before its making an assertion is valid, in s.",
         between(0, 3600),
         source=_ASSERTION,
     )
     sasl_oauthbearer_assertion_claim_sub: str | None = option(
-        None, Kind.STRING, "The assertion's subject.", source=_ASSERTION
+        None, "The assertion's subject.", source=_ASSERTION
     )
     sasl_oauthbearer_assertion_file: str | None = option(
-        None, Kind.STRING, "A file that holds a ready assertion.", source=_ASSERTION
+        None, "A file that holds a ready assertion.", source=_ASSERTION
     )
     sasl_oauthbearer_assertion_private_key_file: str | None = option(
-        None, Kind.STRING, "The file of the key that signs assertions.", source=_ASSERTION
+        None, "The file of the key that signs assertions.", source=_ASSERTION
     )
     sasl_oauthbearer_assertion_private_key_passphrase: str | None = option(
-        None, Kind.PASSWORD, "The passphrase of that key.", source=_ASSERTION
+        None, "The passphrase of that key.", kind=Kind.PASSWORD, source=_ASSERTION
     )
     sasl_oauthbearer_assertion_template_file: str | None = option(
-        None, Kind.STRING, "A file of static claims and headers.", source=_ASSERTION
+        None, "A file of static claims and headers.", source=_ASSERTION
     )
     sasl_oauthbearer_jwt_retriever_class: str | None = option(
         None,
-        Kind.OBJECT,
         "How tokens are had: client_credentials, jwt_bearer or file; by the URL when left out.",
+        kind=Kind.OBJECT,
         source="KIP-1139",
     )
 
     # -- TLS ---------------------------------------------------------------------------------
     ssl_truststore_certificates: str | None = option(
-        None, Kind.PASSWORD, "The trusted certificates in PEM.", source=_PEM
+        None, "The trusted certificates in PEM.", kind=Kind.PASSWORD, source=_PEM
     )
-    ssl_truststore_location: str | None = option(
-        None, Kind.STRING, "The file of the trusted certificates."
+    ssl_truststore_location: str | None = option(None, "The file of the trusted certificates.")
+    ssl_truststore_password: str | None = option(
+        None, "The password of that file.", kind=Kind.PASSWORD
     )
-    ssl_truststore_password: str | None = option(None, Kind.PASSWORD, "The password of that file.")
     ssl_truststore_type: str = option(
-        "JKS", Kind.STRING, "The format of that file; found out when left out.", _STORES
+        "JKS", "The format of that file; found out when left out.", _STORES
     )
     ssl_keystore_certificate_chain: str | None = option(
-        None, Kind.PASSWORD, "The client's certificates in PEM.", source=_PEM
+        None, "The client's certificates in PEM.", kind=Kind.PASSWORD, source=_PEM
     )
     ssl_keystore_key: str | None = option(
-        None, Kind.PASSWORD, "The client's private key in PEM.", source=_PEM
+        None, "The client's private key in PEM.", kind=Kind.PASSWORD, source=_PEM
     )
     ssl_keystore_location: str | None = option(
-        None, Kind.STRING, "The file of the client's key and certificates."
+        None, "The file of the client's key and certificates."
     )
-    ssl_keystore_password: str | None = option(None, Kind.PASSWORD, "The password of that file.")
+    ssl_keystore_password: str | None = option(
+        None, "The password of that file.", kind=Kind.PASSWORD
+    )
     ssl_keystore_type: str = option(
-        "JKS", Kind.STRING, "The format of that file; found out when left out.", _STORES
+        "JKS", "The format of that file; found out when left out.", _STORES
     )
     ssl_key_location: str | None = option(
         None,
-        Kind.STRING,
         "The file of the client's private key where it is not with the certificates.",
         source="librdkafka",
     )
     ssl_key_password: str | None = option(
-        None, Kind.PASSWORD, "The password of the client's private key."
+        None, "The password of the client's private key.", kind=Kind.PASSWORD
     )
     ssl_endpoint_identification_algorithm: str = option(
         "https",
-        Kind.STRING,
         "How host names are verified; the empty string switches it off.",
         one_of_ignoring_case("https", "", "none"),
     )
     ssl_enabled_protocols: Sequence[str] = option(
-        ("TLSv1.2", "TLSv1.3"), Kind.LIST, "The TLS versions allowed.", _VERSIONS
+        ("TLSv1.2", "TLSv1.3"), "The TLS versions allowed.", _VERSIONS
     )
     ssl_protocol: str = option(
         "TLSv1.3",
-        Kind.STRING,
         "The highest TLS version.",
         # Java's default before Kafka 2.6 names no version.
         _HIGHEST._replace(
@@ -258,12 +246,12 @@ class SecurityOptions(CoreOptions):
         ),
     )
     ssl_cipher_suites: Sequence[str] = option(
-        (), Kind.LIST, "The cipher suites allowed, in Java's names or OpenSSL's."
+        (), "The cipher suites allowed, in Java's names or OpenSSL's."
     )
     ssl_context: SSLContext | None = option(
         None,
-        Kind.OBJECT,
         "A ready `ssl.SSLContext`, instead of all other options of TLS.",
+        kind=Kind.OBJECT,
         source="KIP-519",
         kafka_name="ssl.engine.factory.class",
     )
