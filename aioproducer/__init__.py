@@ -4,8 +4,9 @@ Importing this package loads the standard library and the option and error table
 codecs, security and integrations are imported when used.
 """
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from aioproducer._util.lazy import lazy_names
 from aioproducer._version import __version__
 from aioproducer.client.producer import Producer
 from aioproducer.client.source_position import SourcePosition
@@ -54,13 +55,5 @@ __all__ = [
     "__version__",
 ]
 
-
-if not TYPE_CHECKING:
-
-    def __getattr__(name: str) -> Any:
-        """Import `Delivery` when it is used: which form it has is chosen then."""
-        if name == "Delivery":
-            from aioproducer.runtime.delivery import Delivery
-
-            return Delivery
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+if not TYPE_CHECKING:  # which form it has is chosen when it is used
+    __getattr__ = lazy_names(__name__, {"runtime.delivery": "Delivery"})

@@ -8,8 +8,9 @@ from importlib import import_module
 from typing import Any
 
 
-def lazy_names(package: str, modules: Mapping[str, str]) -> Callable[[str], Any]:
-    """Return the `__getattr__` of a package; `modules` has the submodule of each public name."""
+def lazy_names(package: str, names: Mapping[str, str]) -> Callable[[str], Any]:
+    """Return the `__getattr__` of a package; `names` has the public ones of each submodule."""
+    modules = {name: module for module, each in names.items() for name in each.split()}
 
     def get(name: str) -> Any:
         module = modules.get(name)

@@ -43,35 +43,22 @@ if TYPE_CHECKING:
     from aioproducer.serializers.registry.subjects import topic_record_name as topic_record_name
     from aioproducer.serializers.threads import in_thread as in_thread
 
-_MODULES = {
-    "AvroSerializer": "registry.avro",
-    "BooleanSerializer": "primitives",
-    "BytesSerializer": "primitives",
-    "DoubleSerializer": "primitives",
-    "FloatSerializer": "primitives",
-    "IntegerSerializer": "primitives",
-    "JsonSchemaSerializer": "registry.json_schema",
-    "JsonSerializer": "json_text",
-    "LongSerializer": "primitives",
-    "ProtobufSerializer": "registry.protobuf",
-    "PydanticSerializer": "models",
-    "RegisteredSchema": "registry.schema",
-    "Schema": "registry.schema",
-    "SchemaReference": "registry.schema",
-    "SchemaRule": "registry.schema",
-    "SchemaRegistry": "registry.client",
-    "SerializationContext": "protocol",
-    "Serializer": "protocol",
-    "ShortSerializer": "primitives",
-    "StringSerializer": "primitives",
-    "UuidSerializer": "primitives",
-    "in_thread": "threads",
-    "record_name": "registry.subjects",
-    "topic_name": "registry.subjects",
-    "topic_record_name": "registry.subjects",
+_NAMES = {
+    "json_text": "JsonSerializer",
+    "models": "PydanticSerializer",
+    "primitives": "BooleanSerializer BytesSerializer DoubleSerializer FloatSerializer "
+    "IntegerSerializer LongSerializer ShortSerializer StringSerializer UuidSerializer",
+    "protocol": "SerializationContext Serializer",
+    "registry.avro": "AvroSerializer",
+    "registry.client": "SchemaRegistry",
+    "registry.json_schema": "JsonSchemaSerializer",
+    "registry.protobuf": "ProtobufSerializer",
+    "registry.schema": "RegisteredSchema Schema SchemaReference SchemaRule",
+    "registry.subjects": "record_name topic_name topic_record_name",
+    "threads": "in_thread",
 }
 
-__all__ = list(_MODULES)
+__all__ = [name for names in _NAMES.values() for name in names.split()]
 
 if not TYPE_CHECKING:  # type checkers read the imports above
-    __getattr__ = lazy_names(__name__, _MODULES)
+    __getattr__ = lazy_names(__name__, _NAMES)

@@ -30,22 +30,14 @@ if TYPE_CHECKING:
     from aioproducer.spark.rows import RowError as RowError
     from aioproducer.spark.source import AioproducerSource as AioproducerSource
 
-_MODULES = {
-    "AioproducerSource": "source",
-    "BatchReport": "reports.epochs",
-    "RowError": "rows",
-    "TransactionCounts": "reports.epochs",
-    "batch_writer": "foreach",
+_NAMES = {
+    "foreach": "batch_writer",
+    "reports.epochs": "BatchReport TransactionCounts",
+    "rows": "RowError",
+    "source": "AioproducerSource",
 }
 
-__all__ = [
-    "AioproducerSource",
-    "BatchReport",
-    "RowError",
-    "TransactionCounts",
-    "batch_writer",
-    "register",
-]
+__all__ = [name for names in ("register", *_NAMES.values()) for name in names.split()]
 
 
 REGISTERED: WeakSet[SparkSession] = WeakSet()
@@ -90,4 +82,4 @@ def register(
 
 
 if not TYPE_CHECKING:  # type checkers read the imports above
-    __getattr__ = lazy_names(__name__, _MODULES)
+    __getattr__ = lazy_names(__name__, _NAMES)

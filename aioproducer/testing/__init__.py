@@ -32,31 +32,20 @@ if TYPE_CHECKING:
     from aioproducer.testing.virtual import VirtualKafka as VirtualKafka
     from aioproducer.testing.virtual import run_virtual as run_virtual
 
-_MODULES = {
-    "BrokerSpec": "broker",
-    "ClusterSettings": "broker",
-    "ClusterState": "broker",
-    "EmbeddedCluster": "embedded",
-    "FaultScript": "faults",
-    "Faults": "broker",
-    "MockProducer": "mock_producer",
-    "MockRecord": "mock_records",
-    "StubSchemaRegistry": "schema_registry",
-    "ThreadedCluster": "threaded",
-    "TopicSpec": "broker",
-    "VirtualKafka": "virtual",
-    "create_topic": "admin",
-    "delete_topic": "admin",
-    "end_offsets": "reader",
-    "list_topics": "admin",
-    "read_topic": "reader",
-    "run_virtual": "virtual",
-    "serve": "embedded",
-    "stream_batches": "reader",
-    "stream_topic": "reader",
+_NAMES = {
+    "admin": "create_topic delete_topic list_topics",
+    "broker": "BrokerSpec ClusterSettings ClusterState Faults TopicSpec",
+    "embedded": "EmbeddedCluster serve",
+    "faults": "FaultScript",
+    "mock_producer": "MockProducer",
+    "mock_records": "MockRecord",
+    "reader": "end_offsets read_topic stream_batches stream_topic",
+    "schema_registry": "StubSchemaRegistry",
+    "threaded": "ThreadedCluster",
+    "virtual": "VirtualKafka run_virtual",
 }
 
-__all__ = list(_MODULES)
+__all__ = [name for names in _NAMES.values() for name in names.split()]
 
 if not TYPE_CHECKING:  # type checkers read the imports above
-    __getattr__ = lazy_names(__name__, _MODULES)
+    __getattr__ = lazy_names(__name__, _NAMES)
