@@ -48,12 +48,9 @@ def kafka_text(text: str | None) -> str | None:
 
 def separator(text: str | None) -> str | None:
     r"""Return a separator; `\t` and `\x1f`, which shells leave as they are, mean characters."""
-    return None if text is None else _ESCAPES.sub(_character, text)
-
-
-def _character(escape: re.Match[str]) -> str:
-    digits = escape[1]
-    return "\t" if digits is None else chr(int(digits, 16))
+    if text is None:
+        return None
+    return _ESCAPES.sub(lambda escape: chr(int(escape[1], 16)) if escape[1] else "\t", text)
 
 
 _ESCAPES = re.compile(r"\\(?:t|x([0-7][0-9a-fA-F]))")

@@ -99,16 +99,6 @@ def columns_of_table(options: SourceOptions, kept: Mapping[str, str]) -> StructT
     return columns
 
 
-class OffsetRange(InputPartition):
-    """The records of one partition from `start` up to, not including, `end`."""
-
-    def __init__(self, partition: int, start: int, end: int) -> None:
-        super().__init__((partition, start, end))
-        self.partition: int = partition
-        self.start: int = start
-        self.end: int = end
-
-
 class TopicReader(DataSourceReader):
     """Reads a topic."""
 
@@ -140,21 +130,23 @@ class TopicReader(DataSourceReader):
                 f"endingOffsets: partition {beyond[0]} of {self._topic!r} ends at "
                 f"{latest[beyond[0]]}"
             )
-        ranges = (OffsetRange(each, starts[each], ends[each]) for each in sorted(latest))
-        return [each for each in ranges if each.start < each.end]
+        return [
+            InputPartition((each, starts[each], ends[each]))
+            for each in sorted(latest)
+            if starts[each] < ends[each]
+        ]
 
     def read(self, partition: InputPartition) -> Iterator[tuple[Any, ...]]:
         """Yield the rows of one task."""
-        if not isinstance(partition, OffsetRange):  # Spark hands over what `partitions` gave
-            return
+        number, start, end = partition.value
         with option_errors(self._options.kafka), _running() as run:
             source = self._range()
             run(source.__aenter__())
             try:
-                found = source.records(partition.partition, partition.start, partition.end)
+                found = source.records(number, start, end)
                 while (fetched := run(_next(found))) is not None:
                     for record in fetched.records:
-                        yield self._row(partition.partition, fetched, record)
+                        yield self._row(number, fetched, record)
             finally:
                 run(source.__aexit__())
 

@@ -183,10 +183,6 @@ class Outcome:
         """Whether anything of this run or an earlier one may be in the topic."""
         return self.state.position is not None or self.metrics.get(_METRICS["requests"], 0) > 0
 
-    @property
-    def _was_complete(self) -> bool:
-        return self.state.complete and not self.progress.read and self.state.settled.rows > 0
-
     def _remarks(self) -> Iterator[str]:
         progress, options = self.progress, self.job.options
         if self.error is not None:
@@ -196,20 +192,17 @@ class Outcome:
         is_written = options.dead_letter is not None and not isinstance(self.error, DeadLetterError)
         if progress.rejected + progress.failed and is_written:
             yield f"rejected rows and their reasons are in {options.dead_letter}"
-        if not self.state.complete and options.state is not None and self._has_begun:
-            yield f"resume after {self.state.position or 'the start'} with --resume"
-        if self._was_complete and options.resume:
-            yield "it was loaded before; without --resume it is loaded again"
-        yield from self._remarks_on_transactions()
-
-    def _remarks_on_transactions(self) -> Iterator[str]:
-        if not self.job.options.exactly_once:
-            return
-        if not self.state.complete:
-            if self._has_begun:
-                yield f"the same command resumes after {self.state.position or 'the start'}"
-        elif self._was_complete:
-            yield "it was loaded before; -X transactional.id=NAME makes it another load"
+        after = self.state.position or "the start"
+        if not self.state.complete and self._has_begun:
+            if options.exactly_once:
+                yield f"the same command resumes after {after}"
+            elif options.state is not None:
+                yield f"resume after {after} with --resume"
+        elif self.state.complete and not progress.read and self.state.settled.rows:
+            if options.exactly_once:
+                yield "it was loaded before; -X transactional.id=NAME makes it another load"
+            elif options.resume:
+                yield "it was loaded before; without --resume it is loaded again"
 
 
 _METRICS = {
