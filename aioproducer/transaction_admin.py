@@ -142,11 +142,7 @@ class TransactionAdmin:
         ]
 
     async def abort_orphans(
-        self,
-        prefix: str,
-        *,
-        keep: Collection[str] = (),
-        older_than_ms: int | None = None,
+        self, prefix: str, *, keep: Collection[str] = (), older_than_ms: int | None = None
     ) -> list[TransactionDescription]:
         """Abort open transactions that no producer will end, and fence their producers.
 
@@ -239,12 +235,7 @@ def _ended_error(
 
 @hides_arguments
 async def finish_transaction(
-    prepared: PreparedTransaction,
-    config: ConfigInput = None,
-    /,
-    *,
-    commit: bool,
-    **options: Any,
+    prepared: PreparedTransaction, config: ConfigInput = None, /, *, commit: bool, **options: Any
 ) -> None:
     """`TransactionAdmin.finish` for one transaction."""
     async with TransactionAdmin(config, **options) as admin:

@@ -73,16 +73,14 @@ def _hold_handlers(logger: logging.Logger | None, held: ExitStack) -> bool:
 def _make_printable(record: logging.LogRecord) -> bool:
     """Escape what is not printable in a record's message, and shorten what is too long."""
     if isinstance(record.args, tuple):
-        record.args = tuple(map(_shortened, record.args))
+        record.args = tuple(
+            printable(each) if isinstance(each, str) else each for each in record.args
+        )
     text = record.getMessage()
     shown = printable(text, _LONGEST_LINE)
     if shown != text:
         record.msg, record.args = shown, ()
     return True
-
-
-def _shortened(argument: object) -> object:
-    return printable(argument) if isinstance(argument, str) else argument
 
 
 @dataclass(slots=True, eq=False)

@@ -28,7 +28,7 @@ def printable(text: str, limit: int = MAX_CHARACTERS) -> str:
     """
     if len(text) <= limit and text.isprintable():
         return text
-    shown = "".join(c if c.isprintable() else _escaped(c) for c in text[:limit])
+    shown = "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text[:limit])
     if len(text) <= limit and len(shown) <= limit:
         return shown
     return f"{shown[:limit]}... ({len(text)} characters)"
@@ -66,7 +66,3 @@ def exception_without_data(error: BaseException) -> str:
         with suppress(Exception):  # of an exception's __str__
             return f"{text}: {printable(str(error), 200)}"
     return text
-
-
-def _escaped(character: str) -> str:
-    return ascii(character)[1:-1]

@@ -142,12 +142,7 @@ def cluster(
 
 
 async def _serve(
-    make: _Engine,
-    where: str,
-    topics: Sequence[str],
-    interrupts: Interrupts,
-    *,
-    as_json: bool,
+    make: _Engine, where: str, topics: Sequence[str], interrupts: Interrupts, *, as_json: bool
 ) -> int:
     ended = asyncio.Event()
     async with AsyncExitStack() as stack:

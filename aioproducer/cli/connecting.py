@@ -57,9 +57,10 @@ async def wait_for_listener(config: ProducerConfig, *, within_s: float = _LISTEN
 
 async def _listener(dialer: Dialer, host: str, port: int, reasons: dict[str, str]) -> bool:
     """Return once a server accepts a connection at one of its addresses."""
-    while not await _listens(dialer, host, port, reasons):
+    while True:
+        if await _listens(dialer, host, port, reasons):
+            return True
         await asyncio.sleep(_PAUSE_S)
-    return True
 
 
 async def _listens(dialer: Dialer, host: str, port: int, reasons: dict[str, str]) -> bool:

@@ -39,10 +39,6 @@ def _or_minus_one(value: Any) -> int:
     return max(int_of(value), -1)
 
 
-def _codec(value: Any) -> object:
-    return _CODECS.get(str(value).strip(), value)
-
-
 LEGACY_PROPERTIES: Final = {
     "metadata.broker.list": LegacyProperty("bootstrap_servers"),
     "client.id": LegacyProperty("client_id"),
@@ -63,7 +59,9 @@ LEGACY_PROPERTIES: Final = {
         "enqueue_timeout_ms", "-1", _or_minus_one, alone=True
     ),
     "batch.num.messages": LegacyProperty("batch_max_records", "200"),
-    "compression.codec": LegacyProperty("compression_type", "none", _codec),
+    "compression.codec": LegacyProperty(
+        "compression_type", "none", lambda value: _CODECS.get(str(value).strip(), value)
+    ),
     "compressed.topics": LegacyProperty("compressed_topics", alone=True),
     "serializer.class": LegacyProperty("value_serializer", alone=True),
     "key.serializer.class": LegacyProperty("key_serializer", alone=True),

@@ -333,12 +333,7 @@ def split_list(value: object) -> tuple[str, ...]:
     return tuple(item.strip() for item in items if item.strip())
 
 
-_KIND_OF_DEFAULT: Final = {
-    bool: Kind.BOOLEAN,
-    int: Kind.INT,
-    float: Kind.DOUBLE,
-    tuple: Kind.LIST,
-}
+_KIND_OF_DEFAULT: Final = {bool: Kind.BOOLEAN, int: Kind.INT, float: Kind.DOUBLE, tuple: Kind.LIST}
 
 
 def option(

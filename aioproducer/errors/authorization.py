@@ -35,10 +35,7 @@ _OF_TOPICS: Final[Mapping[str, str]] = {
     "DeleteTopics": "DELETE",
     "DescribeConfigs": "DESCRIBE_CONFIGS",
 }
-_OF_GROUPS: Final[Mapping[str, str]] = {
-    "OffsetFetch": "DESCRIBE",
-    "FindCoordinator": "DESCRIBE",
-}
+_OF_GROUPS: Final[Mapping[str, str]] = {"OffsetFetch": "DESCRIBE", "FindCoordinator": "DESCRIBE"}
 _OF_TRANSACTIONAL_IDS: Final[Mapping[str, str]] = {
     "FindCoordinator": "DESCRIBE",
     "DescribeTransactions": "DESCRIBE",

@@ -178,11 +178,7 @@ class BrokerError(KafkaError):
     refreshes_metadata: bool = False
 
     def __init_subclass__(
-        cls,
-        *,
-        code: int | None = None,
-        name: str | None = None,
-        **kwargs: Any,
+        cls, *, code: int | None = None, name: str | None = None, **kwargs: Any
     ) -> None:
         super().__init_subclass__(**kwargs)
         if code is None:

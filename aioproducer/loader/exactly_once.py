@@ -19,12 +19,7 @@ from aioproducer._util.arguments import utf8_size
 from aioproducer._util.bounded_json import decoded_json
 from aioproducer.client.source_position import SourcePosition
 from aioproducer.client.transactions import reason_after_abort
-from aioproducer.errors import (
-    CommitOutcomeUnknownError,
-    ConfigError,
-    KafkaError,
-    KafkaTimeoutError,
-)
+from aioproducer.errors import CommitOutcomeUnknownError, ConfigError, KafkaError, KafkaTimeoutError
 from aioproducer.loader.errors import StateError
 from aioproducer.loader.state import LoadState
 
@@ -51,14 +46,7 @@ class LoadTransactions:
     """
 
     def __init__(
-        self,
-        producer: Producer,
-        topic: str,
-        source: str,
-        inputs: str,
-        *,
-        rows: int,
-        seconds: float,
+        self, producer: Producer, topic: str, source: str, inputs: str, *, rows: int, seconds: float
     ) -> None:
         name = producer.config.transactional_id
         if name is None:

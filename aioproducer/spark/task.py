@@ -107,11 +107,9 @@ def _replayable(
 ) -> Replay[pa.RecordBatch | RefusedRow]:
     """Return the items of a task; they are kept if its transaction can be repeated without rows."""
     limit = KEPT_BYTES if plan.options.keeps_refused else -1
-    return Replay(items, _size_of, limit)
-
-
-def _size_of(item: pa.RecordBatch | RefusedRow) -> int:
-    return item.size if isinstance(item, RefusedRow) else int(item.nbytes)
+    return Replay(
+        items, lambda item: item.size if isinstance(item, RefusedRow) else int(item.nbytes), limit
+    )
 
 
 def _prepare_task(

@@ -80,8 +80,7 @@ class TopicRange:
             self._leaders = await self._client.ask(_leaders(self._topic))
             return {
                 partition: await self._client.ask_broker(
-                    self._leader(partition),
-                    _offset(self._topic, partition, time, self._isolation),
+                    self._leader(partition), _offset(self._topic, partition, time, self._isolation)
                 )
                 for partition in sorted(self._leaders)
             }

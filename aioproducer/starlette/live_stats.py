@@ -18,11 +18,7 @@ from aioproducer._util.hosts import host_and_port
 from aioproducer.core.batching.batch import name_of
 from aioproducer.errors import KafkaError
 from aioproducer.metrics.totals import DurationCounts, TopicStats
-from aioproducer.runtime.observability.statistics import (
-    BrokerStatistics,
-    PartitionStatistics,
-    Statistics,
-)
+from aioproducer.runtime.observability.statistics import PartitionStatistics, Statistics
 
 WINDOW_S = 10.0
 POINTS_KEPT = 300
@@ -31,6 +27,7 @@ TOPICS_SHOWN = 20
 _FAILURES_SHOWN = 10
 _Totals = Mapping[str, tuple[int, int]]
 """Records and bytes sent, by topic."""
+_ACKNOWLEDGED = "record_acknowledged_total"
 _NOTHING = (0, 0)
 _REFUSALS_KEPT = 20
 
@@ -133,7 +130,7 @@ class LiveStats:
         refusals = refusals or Refusals()
         topics = topics or {}
         totals = {name: (each.records_sent, each.bytes_sent) for name, each in topics.items()}
-        sample = _Sample(now, statistics, metrics)
+        sample, acknowledged = _Sample(now, statistics, metrics), metrics.get(_ACKNOWLEDGED, 0)
         before = self._samples[-1] if self._samples else sample
         earlier = self._totals if self._samples else totals
         self._samples.append(sample)
@@ -145,8 +142,10 @@ class LiveStats:
             "client_id": statistics.client_id,
             "uptime_s": statistics.uptime_s,
             "records": {
-                "per_second": _rate(before, sample, "record_acknowledged_total"),
-                "acknowledged": metrics.get("record_acknowledged_total", 0),
+                "per_second": None
+                if now <= before.at
+                else (acknowledged - before.metrics.get(_ACKNOWLEDGED, 0)) / (now - before.at),
+                "acknowledged": acknowledged,
                 "failed": metrics.get("record_error_total", 0),
                 "retried": metrics.get("record_retry_total", 0),
                 "refused": refusals.total,
@@ -166,13 +165,6 @@ class LiveStats:
 
 
 _SHARES = (("p50", 0.5), ("p95", 0.95), ("p99", 0.99), ("max", 1.0))
-
-
-def _rate(before: _Sample, sample: _Sample, total: str) -> float | None:
-    elapsed = sample.at - before.at
-    if elapsed <= 0:
-        return None
-    return (sample.metrics.get(total, 0.0) - before.metrics.get(total, 0.0)) / elapsed
 
 
 def _buffer(statistics: Statistics) -> dict[str, float]:
@@ -234,14 +226,10 @@ def _brokers(before: _Sample, sample: _Sample) -> Iterator[dict[str, Any]]:
             "in_flight": broker.in_flight,
             "latency_avg_ms": broker.latency_avg_ms,
             "latency_max_ms": broker.latency_max_ms,
-            "bytes_per_second": _bytes_rate(earlier, broker, elapsed),
+            "bytes_per_second": 0.0
+            if earlier is None or elapsed <= 0
+            else max(0, broker.bytes_out - earlier.bytes_out) / elapsed,
         }
-
-
-def _bytes_rate(earlier: BrokerStatistics | None, now: BrokerStatistics, elapsed: float) -> float:
-    if earlier is None or elapsed <= 0:
-        return 0.0
-    return max(0, now.bytes_out - earlier.bytes_out) / elapsed
 
 
 def _failures(statistics: Statistics, refused: Iterable[Failure]) -> list[dict[str, Any]]:

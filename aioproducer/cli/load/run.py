@@ -178,11 +178,6 @@ class Outcome:
         yield "records per batch", f"{metrics.get('records_per_batch_avg', 0):,.1f}"
         yield "retries", f"{metrics.get('record_retry_total', 0):,.0f}"
 
-    @property
-    def _has_begun(self) -> bool:
-        """Whether anything of this run or an earlier one may be in the topic."""
-        return self.state.position is not None or self.metrics.get(_METRICS["requests"], 0) > 0
-
     def _remarks(self) -> Iterator[str]:
         progress, options = self.progress, self.job.options
         if self.error is not None:
@@ -193,7 +188,9 @@ class Outcome:
         if progress.rejected + progress.failed and is_written:
             yield f"rejected rows and their reasons are in {options.dead_letter}"
         after = self.state.position or "the start"
-        if not self.state.complete and self._has_begun:
+        # Whether anything of this run or an earlier one may be in the topic.
+        has_begun = self.state.position is not None or self.metrics.get(_METRICS["requests"], 0) > 0
+        if not self.state.complete and has_begun:
             if options.exactly_once:
                 yield f"the same command resumes after {after}"
             elif options.state is not None:

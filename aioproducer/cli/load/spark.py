@@ -13,13 +13,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from aioproducer.cli.console import (
-    megabytes,
-    one_or_two_lines,
-    print_facts,
-    print_json,
-    say,
-)
+from aioproducer.cli.console import megabytes, one_or_two_lines, print_facts, print_json, say
 from aioproducer.cli.display import Display, display_for
 from aioproducer.cli.exit_codes import ExitCode, exit_code_for
 from aioproducer.cli.interrupts import Interrupts

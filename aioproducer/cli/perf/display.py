@@ -102,7 +102,8 @@ class PerfTable(Drawing, PerfDisplay):
             "seconds": f"{interval.until_s:,.0f}",
             "records/s": f"{interval.rate:,.0f}",
             "data/s": f"{megabytes(interval.rate * self._plan.size)}/s",
-            **{name: _ms(interval.latencies_ms, name) for name in _COLUMNS},
+            **dict.fromkeys(_COLUMNS, "-"),
+            **{name: f"{value:,.1f}" for name, value in interval.latencies_ms.items()},
             "failed": f"{interval.failed:,}",
         }
 
@@ -112,10 +113,6 @@ def perf_display_for(plan: PerfPlan, *, quiet: bool) -> PerfDisplay:
     if quiet:
         return PerfDisplay(plan)
     return PerfTable(plan) if err().is_terminal else PerfLines(plan)
-
-
-def _ms(latencies: Mapping[str, float], name: str) -> str:
-    return f"{latencies[name]:,.1f}" if name in latencies else "-"
 
 
 # -- the picture ----------------------------------------------------------------------------------

@@ -492,11 +492,9 @@ def _distance(branch: _Branch, kind: type) -> int:
         return -1
     if branch.kind == "float":
         return 2  # it rounds what a double takes exactly
-    return 0 if issubclass(kind, _TYPES.get(branch.kind, ())) and _is_own(branch, kind) else 1
-
-
-def _is_own(branch: _Branch, kind: type) -> bool:
-    return branch.kind not in ("int", "long") or not issubclass(kind, bool)
+    if branch.kind in ("int", "long") and issubclass(kind, bool):
+        return 1
+    return 0 if issubclass(kind, _TYPES.get(branch.kind, ())) else 1
 
 
 _TYPES: Final[dict[str, tuple[type, ...]]] = {

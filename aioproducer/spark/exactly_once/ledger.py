@@ -242,11 +242,7 @@ class Ledger(TransactionAdmin):
     async def _end(self, driver: PreparedTransaction, epoch: int) -> None:
         try:
             await self.finish(driver, commit=True)
-        except (
-            *FENCED,
-            PreparedTransactionEndedError,
-            PreparedTransactionUnknownError,
-        ) as error:
+        except (*FENCED, PreparedTransactionEndedError, PreparedTransactionUnknownError) as error:
             # The next driver aborts what was proposed; else the transaction's timeout does.
             raise superseded(epoch) from error
         except KafkaTimeoutError as error:

@@ -234,8 +234,7 @@ class TwoPhaseCommit:
     async def _finish(self, decision: Decision) -> None:
         """Commit all parts of a decided epoch, even if some are lost."""
         found = await _each(self._is_committed, decision.parts)
-        lost = _without(decision.parts, found)
-        if lost:
+        if lost := [p for p, is_there in zip(decision.parts, found, strict=True) if not is_there]:
             if await self._ledger.last_decision() != decision:
                 raise superseded(decision.epoch)  # which used the ids of this one again
             error = EpochLostError.of(
@@ -272,12 +271,6 @@ def _common(epoch: int, results: Sequence[TaskResult]) -> TaskResult:
     if len(kinds) > 1 or first.epoch != epoch:
         raise IllegalStateError(f"these are no results of one attempt at epoch {epoch}")
     return first
-
-
-def _without(parts: Sequence[Part], found: Sequence[bool]) -> list[Part]:
-    """Return the parts that were not found, in order."""
-    missing = [part for part, there in zip(parts, found, strict=True) if not there]
-    return sorted(missing, key=lambda part: part.partition)
 
 
 async def _each(act: Callable[[_S], Awaitable[_T]], items: Sequence[_S]) -> list[_T]:
