@@ -153,7 +153,8 @@ def _place(text: str) -> ReadFrom:
             number = int(text)
             return ReadFrom(Start.LAST, -number) if number < 0 else ReadFrom(Start.OFFSET, number)
         else:
-            at_ms = _milliseconds(datetime.fromisoformat(text))
+            time = datetime.fromisoformat(text)
+            at_ms = round((time if time.tzinfo else time.replace(tzinfo=UTC)).timestamp() * 1000)
     except ValueError:
         raise ConfigError(f"--from takes {_PLACES}, not {text!r}") from None
     # Negative ones have special meanings in Kafka.
@@ -162,11 +163,6 @@ def _place(text: str) -> ReadFrom:
     if at_ms > _LAST_MS:
         raise ConfigError("--from takes no time that is later than Kafka can store")
     return ReadFrom(Start.TIME, at_ms)
-
-
-def _milliseconds(time: datetime) -> int:
-    time = time if time.tzinfo is not None else time.replace(tzinfo=UTC)
-    return round(time.timestamp() * 1000)
 
 
 def _text_line(

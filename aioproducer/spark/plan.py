@@ -106,14 +106,13 @@ class SinkPlan:
         prefix = None
         if options.guarantee is not Guarantee.AT_LEAST_ONCE:
             prefix = options.own.get("transactional.id.prefix")
-            checkpoint = options.own.get("checkpointlocation")
-            if prefix is None and checkpoint is None:
-                raise ConfigError(
-                    f"delivery.guarantee={options.guarantee.value} needs "
-                    'option("checkpointLocation", ...), or a transactional.id.prefix where the '
-                    "session sets the checkpoint"
-                )
-            if prefix is None and checkpoint is not None:
+            if prefix is None:
+                if (checkpoint := options.own.get("checkpointlocation")) is None:
+                    raise ConfigError(
+                        f"delivery.guarantee={options.guarantee.value} needs "
+                        'option("checkpointLocation", ...), or a transactional.id.prefix where '
+                        "the session sets the checkpoint"
+                    )
                 prefix = prefix_for_checkpoint(checkpoint)
         columns, encoded = _columns(fields, options)
         return cls(options, columns, prefix, encoded=encoded)
@@ -135,10 +134,13 @@ class SinkPlan:
         """
         if self.options.guarantee is not Guarantee.TASK_TRANSACTIONS:
             return
+        prefix = self.prefix or ""
 
         async def ending() -> None:
-            async with _Orphans(self.options.config()) as orphans:
-                await orphans.end(self.prefix or "")
+            async with TransactionAdmin(self.options.config()) as admin:
+                for each in await admin.open_transactions(f"{prefix}-"):
+                    if is_task_id(each.transactional_id, prefix):
+                        await admin._aborted(each)
 
         with suppress(UnsupportedVersionError):  # not available before Kafka 3.0
             asyncio.run(ending())
@@ -178,16 +180,6 @@ class SinkPlan:
             used_once=self.job is not None and not self.options.own.get("job.id"),
             topic_timeout_s=self.options.topic_timeout_s,
         )
-
-
-class _Orphans(TransactionAdmin):
-    """The transactions of tasks that were killed."""
-
-    async def end(self, prefix: str) -> None:
-        """Abort the open transactions of this prefix's tasks."""
-        for each in await self.open_transactions(f"{prefix}-"):
-            if is_task_id(each.transactional_id, prefix):
-                await self._aborted(each)
 
 
 def _columns(

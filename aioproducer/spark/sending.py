@@ -147,10 +147,6 @@ def _missing_partitions(
     return found
 
 
-class _StoppedError(Exception):
-    """Enough rows have failed."""
-
-
 class _Sending:
     def __init__(
         self, producer: Producer, batches: Items[pa.RecordBatch | RefusedRow], target: Target
@@ -185,8 +181,6 @@ class _Sending:
             nonlocal broken
             try:
                 await self._feed()
-            except _StoppedError:
-                pass
             except Exception as error:
                 broken = error
 
@@ -220,7 +214,7 @@ class _Sending:
         raise failure
 
     async def _feed(self) -> None:
-        """Read until the end, or until as many rows wait as may be kept."""
+        """Read until the end or a failure, or until as many rows wait as may be kept."""
         waiting = 0
         while waiting < KEPT_BYTES or not self._target.keeps_refused:
             batch = await self._batches.next()
@@ -247,7 +241,7 @@ class _Sending:
             self._sent.rows += batch.num_rows
             self._sent.bytes += size
             if self._run.result.failed and not self._target.keeps_refused:
-                raise _StoppedError
+                return
 
     async def _wait_for(self, topic: str) -> None:
         try:

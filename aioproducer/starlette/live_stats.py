@@ -25,8 +25,6 @@ POINTS_KEPT = 300
 """Points of a `History`: five minutes with one per second."""
 TOPICS_SHOWN = 20
 _FAILURES_SHOWN = 10
-_Totals = Mapping[str, tuple[int, int]]
-"""Records and bytes sent, by topic."""
 _ACKNOWLEDGED = "record_acknowledged_total"
 _NOTHING = (0, 0)
 _REFUSALS_KEPT = 20
@@ -109,6 +107,8 @@ class _Sample(NamedTuple):
     at: float
     statistics: Statistics
     metrics: Mapping[str, float]
+    totals: Mapping[str, tuple[int, int]]
+    """Records and bytes sent, by topic."""
 
 
 class LiveStats:
@@ -116,7 +116,6 @@ class LiveStats:
 
     def __init__(self) -> None:
         self._samples: deque[_Sample] = deque()
-        self._totals: _Totals = {}
 
     def take(
         self,
@@ -130,11 +129,10 @@ class LiveStats:
         refusals = refusals or Refusals()
         topics = topics or {}
         totals = {name: (each.records_sent, each.bytes_sent) for name, each in topics.items()}
-        sample, acknowledged = _Sample(now, statistics, metrics), metrics.get(_ACKNOWLEDGED, 0)
+        sample = _Sample(now, statistics, metrics, totals)
+        acknowledged = metrics.get(_ACKNOWLEDGED, 0)
         before = self._samples[-1] if self._samples else sample
-        earlier = self._totals if self._samples else totals
         self._samples.append(sample)
-        self._totals = totals
         while len(self._samples) > 2 and self._samples[1].at <= now - WINDOW_S:
             self._samples.popleft()
         return {
@@ -152,7 +150,7 @@ class LiveStats:
             },
             "latency_ms": self._latency(sample),
             "buffer": _buffer(statistics),
-            "topics": _topics(topics, earlier, statistics, now - before.at),
+            "topics": _topics(topics, before.totals, statistics, now - before.at),
             "topics_left_out": max(0, len(topics) - TOPICS_SHOWN),
             "brokers": list(_brokers(before, sample)),
             "failures": _failures(statistics, refusals.failures(now)),
@@ -179,7 +177,10 @@ def _buffer(statistics: Statistics) -> dict[str, float]:
 
 
 def _topics(
-    topics: Mapping[str, TopicStats], earlier: _Totals, statistics: Statistics, elapsed: float
+    topics: Mapping[str, TopicStats],
+    earlier: Mapping[str, tuple[int, int]],
+    statistics: Statistics,
+    elapsed: float,
 ) -> list[dict[str, Any]]:
     """Return a row for each topic; of many, the busiest ones. Rows are sorted by name."""
     pending: dict[str, list[PartitionStatistics]] = {}

@@ -87,7 +87,7 @@ def base_of(schema: Any, kind: str, expected: str) -> Write:
     if kind == "enum":
         return _enum(schema["symbols"], expected)
     if kind == "fixed":
-        return _fixed(schema["size"], expected)
+        return _bytes(expected, schema["size"])
     return {"null": _null, "boolean": _boolean, "bytes": _bytes, "string": _string}[kind](expected)
 
 
@@ -166,19 +166,12 @@ def _string(expected: str) -> Write:
     return write
 
 
-def _bytes(expected: str) -> Write:
+def _bytes(expected: str, size: int | None = None) -> Write:
     def write(out: bytearray, data: Any) -> None:
         content = bytes(_unwrapped(data, BYTES, expected))
-        out += varint(zigzag(len(content)))
-        out += content
-
-    return write
-
-
-def _fixed(size: int, expected: str) -> Write:
-    def write(out: bytearray, data: Any) -> None:
-        content = bytes(_unwrapped(data, BYTES, expected))
-        if len(content) != size:
+        if size is None:
+            out += varint(zigzag(len(content)))
+        elif len(content) != size:
             raise SchemaMismatch(f"must be {expected}, not {len(content)} bytes")
         out += content
 

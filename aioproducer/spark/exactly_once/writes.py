@@ -15,7 +15,6 @@ import hashlib
 import re
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
-from types import TracebackType
 from typing import TYPE_CHECKING, Self, TypeVar
 
 from aioproducer.blocking import Producer
@@ -233,12 +232,7 @@ class TaskAttempt:
             raise
         return made
 
-    def __exit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, _: object, exc: BaseException | None, __: object) -> None:
         if self._producer is None:
             return
         if self._is_prepared and exc is None and self._kind is not None:

@@ -29,7 +29,7 @@ from aioproducer.spark.loading.errors import error_of
 from aioproducer.spark.loading.files import Step, digest, format_of, has_file, list_steps
 from aioproducer.spark.loading.frames import SETTINGS, Input, rows_of
 from aioproducer.spark.loading.options import SparkLoadOptions
-from aioproducer.spark.loading.record import KnownFiles, SparkLoadState, Written, written
+from aioproducer.spark.loading.record import SparkLoadState, check_files, written
 from aioproducer.spark.loading.records import REJECTION, RowsToRecords
 from aioproducer.spark.options import SourceOptions
 
@@ -123,7 +123,7 @@ class SparkLoad:
         files = Input(name, options.formats[name])
         self._state = SparkLoadState.begin(options.topic, steps)
         if options.load_id is not None:
-            asyncio.run(_check_files(config, options.load_id, self._state))
+            asyncio.run(check_files(config, options.load_id, self._state))
         elif options.load.state is not None:
             self._state = self._state.resumed(options.load.state, goes_on=options.load.resume)
             self._state.write(options.load.state)  # to find out now whether it can be written
@@ -183,14 +183,10 @@ class SparkLoad:
         if self._options.load_id is None:
             return self._write(records, {})
         job = f"{self._options.load_id}/{digest([step])}"
-        before = asyncio.run(written(self._config(), job, self._options.topic))
-        new = (0, 0)
-        if before is not Written.YES:
-            new = self._write(records, {"job.id": job})
-        if before is Written.NO:
-            return new
-        self._skipped += 1
-        return 0, 0
+        is_decided, is_visible = asyncio.run(written(self._config(), job, self._options.topic))
+        new = (0, 0) if is_visible else self._write(records, {"job.id": job})
+        self._skipped += is_decided
+        return (0, 0) if is_decided else new
 
     def _write(self, records: DataFrame, options: Mapping[str, str]) -> tuple[int, int]:
         """Write records; return their number, and the bytes of keys and values."""
@@ -276,8 +272,3 @@ async def _partition_count(config: ProducerConfig, topic: str, within_s: float) 
     async with Producer(config.replace(transactional_id=None)) as producer:
         await wait_for_topic(producer, topic, within_s)
         return len(await producer.partitions_for(topic))
-
-
-async def _check_files(config: ProducerConfig, load: str, state: SparkLoadState) -> None:
-    async with KnownFiles(config) as known:
-        await known.check(load, state)

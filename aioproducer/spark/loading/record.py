@@ -10,7 +10,6 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
-from enum import Enum
 from typing import TYPE_CHECKING, Any, Self
 
 from aioproducer.core.transactions import coordinator_queries
@@ -94,33 +93,22 @@ def _decoded(content: dict[str, Any]) -> SparkLoadState:
     return SparkLoadState(**content)
 
 
-async def written(config: ProducerConfig, job: str, topic: str) -> Written:
-    """Return the state of a step that is a job of this id."""
+async def written(config: ProducerConfig, job: str, topic: str) -> tuple[bool, bool]:
+    """Return whether a step that is a job of this id is decided, and whether all is visible."""
     async with Ledger(config, prefix_for_job(job, topic), topic) as ledger:
         last, is_completed = await ledger.last_decision_and_end()
-        if last is None or last.owner != job:
-            return Written.NO
-        return Written.YES if is_completed else Written.DECIDED
+        is_decided = last is not None and last.owner == job
+        return is_decided, is_decided and is_completed
 
 
-class Written(Enum):
-    """The state of a step in Kafka."""
-
-    NO = "not decided"
-    DECIDED = "decided, but perhaps not all of it is visible yet"
-    YES = "all of it"
-
-
-class KnownFiles(TransactionAdmin):
-    """The files of an exactly-once load, as Kafka stores them."""
-
-    async def check(self, load: str, state: SparkLoadState) -> None:
-        """Store the files of a new load; raise if those of a resumed one differ."""
-        place = TopicPartition(state.topic, 0)
-        wanted = OffsetAndMetadata(state.steps, f"{_MARK}:{state.files}")
-        found = (await self.committed_offsets(load, [place])).get(place)
+async def check_files(config: ProducerConfig, load: str, state: SparkLoadState) -> None:
+    """Store the files of a new exactly-once load; raise if those of a resumed one differ."""
+    place = TopicPartition(state.topic, 0)
+    wanted = OffsetAndMetadata(state.steps, f"{_MARK}:{state.files}")
+    async with TransactionAdmin(config) as admin:
+        found = (await admin.committed_offsets(load, [place])).get(place)
         if found is None or found.offset < 0:
-            await self._asks().ask(coordinator_queries.commit(load, {place: wanted}))
+            await admin._asks().ask(coordinator_queries.commit(load, {place: wanted}))
         elif (found.offset, found.metadata) != (wanted.offset, wanted.metadata):
             raise StateError(
                 f"the files are not those that the load {load!r} was begun with",
