@@ -6,8 +6,6 @@ Names, codes and families follow Kafka 4.4's `org.apache.kafka.common.protocol.E
 exceptions (KIP-1050).
 """
 
-from __future__ import annotations
-
 from aioproducer.errors.base import (
     AuthorizationError,
     BrokerError,

@@ -3,8 +3,6 @@
 They join the package's one hierarchy under `KafkaError`, which catches these too.
 """
 
-from __future__ import annotations
-
 from aioproducer.errors import KafkaError
 
 

@@ -8,8 +8,6 @@ Modules:
     registry/    Avro, JSON Schema, Protobuf with a schema registry
 """
 
-from __future__ import annotations
-
 from typing import TYPE_CHECKING
 
 from aioproducer._util.lazy import lazy_names

@@ -12,8 +12,6 @@ Needs the extra `aioproducer[starlette]` or `aioproducer[fastapi]`; nothing else
 package.
 """
 
-from __future__ import annotations
-
 from aioproducer._checks.extras import required
 from aioproducer.refusal import Refusal
 

@@ -3,8 +3,6 @@
 Nothing that produces imports this package.
 """
 
-from __future__ import annotations
-
 from typing import TYPE_CHECKING
 
 from aioproducer._util.lazy import lazy_names

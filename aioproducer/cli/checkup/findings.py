@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from enum import StrEnum
 from typing import Any
 
@@ -65,15 +65,7 @@ class Finding:
 
     def as_dict(self) -> dict[str, Any]:
         """Return the finding as JSON types, for scripts."""
-        return {
-            "check": self.check,
-            "about": self.about,
-            "status": str(self.status),
-            "code": self.code,
-            "found": self.found,
-            "advice": self.advice,
-            "details": list(self.details),
-        }
+        return {name: each for name, each in asdict(self).items() if name != "exit_code"}
 
 
 class CheckFailedError(Exception):

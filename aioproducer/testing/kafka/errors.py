@@ -1,7 +1,5 @@
 """Errors of test clusters."""
 
-from __future__ import annotations
-
 
 class ClusterError(RuntimeError):
     """A test cluster could not be started or controlled."""
