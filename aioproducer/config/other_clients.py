@@ -285,26 +285,20 @@ ELSEWHERE: Final[dict[str, WithoutEffect | Refused]] = {
 """By the name that the other client documents."""
 
 PREFIXES: Final = {
-    "admin.": "it configures an admin client",
-    "apicurio.": "it configures Apicurio's serializers",
-    "client.tag.": _STREAMS,
-    "config.providers.": "`config.providers` does not name the provider",
-    "confluent.monitoring.": "it configures an interceptor of Java's",
-    "consumer.": _CONSUMERS,
-    "global.consumer.": _CONSUMERS,
-    "header.converter.": _CONNECT,
-    "key.converter.": _CONNECT,
-    "listeners.https.": _CONNECT,
-    "main.consumer.": _CONSUMERS,
-    "metrics.context.": "metrics have no context",
-    "predicates.": _CONNECT,
-    "request.header.": _SERIALIZERS,
-    "restore.consumer.": _CONSUMERS,
-    "rule.actions.": _SERIALIZERS,
-    "rule.executors.": _SERIALIZERS,
-    "schema.registry.": _SERIALIZERS,
-    "transforms.": _CONNECT,
-    "value.converter.": _CONNECT,
+    prefix: reason
+    for reason, prefixes in {
+        "it configures an admin client": "admin.",
+        "it configures Apicurio's serializers": "apicurio.",
+        "`config.providers` does not name the provider": "config.providers.",
+        "it configures an interceptor of Java's": "confluent.monitoring.",
+        "metrics have no context": "metrics.context.",
+        _CONSUMERS: "consumer. global.consumer. main.consumer. restore.consumer.",
+        _STREAMS: "client.tag.",
+        _CONNECT: "header.converter. key.converter. listeners.https. predicates. transforms. "
+        "value.converter.",
+        _SERIALIZERS: "request.header. rule.actions. rule.executors. schema.registry.",
+    }.items()
+    for prefix in prefixes.split()
 }
 """Beginnings of names without effect, and why."""
 

@@ -208,6 +208,11 @@ _EXACT: Final = {"checkpointlocation", "dead.letter.path", "job.id", "transactio
 _FORMATS: Final = ("avro", "json-schema", "protobuf")
 _TOPICS: Final = ("topic", "dead.letter.topic", "marker.topic")
 _NUMBER: Final = re.compile("[0-9]{1,18}")
+_NUMBERS: Final = {
+    "accept.lost.epoch": "the number of an epoch",
+    "job.epoch": "a number",
+    "topic.timeout.ms": "a number of milliseconds",
+}
 _TOPIC: Final = re.compile(r"(?!\.{1,2}$)[a-zA-Z0-9._-]{1,249}")
 
 _ADVICE: Final = (
@@ -357,21 +362,17 @@ class SourceOptions:
         """Check what goes with the formats of a schema registry."""
         for flag in ("auto.register.schemas", "includeHeaders"):
             _flag(self.own, flag, "true")
-        formats = [part for part in ("key", "value") if f"{part}.format" in self.own]
-        for part in ("key", "value"):
-            if part in formats:
-                if self.own[f"{part}.format"].lower() not in _FORMATS:
-                    raise ConfigError(f"{part}.format must be one of {', '.join(_FORMATS)}")
-            elif {f"{part}.subject", f"{part}.schema"} & set(self.own):
-                raise ConfigError(f"{part}.subject and {part}.schema go with {part}.format")
-            if (
-                f"{part}.message" in self.own
-                and self.own.get(f"{part}.format", "").lower() != "protobuf"
-            ):
-                raise ConfigError(f"{part}.message goes with {part}.format=protobuf")
         url = "schema.registry.url"
-        if formats and url not in self.own:
-            raise ConfigError(f"{formats[0]}.format needs {url}")
+        for part in ("key", "value"):
+            kind = self.own.get(f"{part}.format")
+            if kind is not None and kind.lower() not in _FORMATS:
+                raise ConfigError(f"{part}.format must be one of {', '.join(_FORMATS)}")
+            if kind is None and {f"{part}.subject", f"{part}.schema"} & self.own.keys():
+                raise ConfigError(f"{part}.subject and {part}.schema go with {part}.format")
+            if f"{part}.message" in self.own and (kind or "").lower() != "protobuf":
+                raise ConfigError(f"{part}.message goes with {part}.format=protobuf")
+            if kind is not None and url not in self.own:
+                raise ConfigError(f"{part}.format needs {url}")
         if set("@?#") & set(self.own.get(url, "")):
             raise ConfigError(
                 f"{url} must not hold a user, a password or a query",
@@ -403,22 +404,18 @@ class SourceOptions:
         if config.acks_value == 0:
             raise ConfigError("kafka.acks=0 cannot show whether a row was written; no guarantee")
         self._check_guarantee(config)
-        if not _NUMBER.fullmatch(self.own.get("accept.lost.epoch", "0")):
-            raise ConfigError("accept.lost.epoch must be the number of an epoch")
-        if not _NUMBER.fullmatch(self.own.get("job.epoch", "0")):
-            raise ConfigError("job.epoch must be a number")
-        if "job.epoch" in self.own and (
-            "job.id" not in self.own or self.guarantee is not Guarantee.EXACTLY_ONCE
-        ):
+        own, is_exact = self.own, self.guarantee is Guarantee.EXACTLY_ONCE
+        for name, what in _NUMBERS.items():
+            if not _NUMBER.fullmatch(own.get(name, "0")):
+                raise ConfigError(f"{name} must be {what}")
+        if "job.epoch" in own and not (is_exact and "job.id" in own):
             raise ConfigError("job.epoch goes with job.id and delivery.guarantee=exactly-once")
-        if "job.id" in self.own and self.guarantee is Guarantee.AT_LEAST_ONCE:
+        if "job.id" in own and self.guarantee is Guarantee.AT_LEAST_ONCE:
             raise ConfigError(
                 "job.id goes with delivery.guarantee=exactly-once or task-transactions"
             )
-        if "accept.lost.epoch" in self.own and self.guarantee is not Guarantee.EXACTLY_ONCE:
+        if "accept.lost.epoch" in own and not is_exact:
             raise ConfigError("accept.lost.epoch goes with delivery.guarantee=exactly-once")
-        if not _NUMBER.fullmatch(self.own.get("topic.timeout.ms", "0")):
-            raise ConfigError("topic.timeout.ms must be a number of milliseconds")
         self._check_formats()
         self._check_dead_letters()
         for name in _NAMES:
