@@ -9,7 +9,7 @@ before; memory is bounded by the window, the points kept and the refusals kept.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from heapq import nsmallest
 from typing import Any, NamedTuple
@@ -26,7 +26,6 @@ POINTS_KEPT = 300
 TOPICS_SHOWN = 20
 _FAILURES_SHOWN = 10
 _ACKNOWLEDGED = "record_acknowledged_total"
-_NOTHING = (0, 0)
 _REFUSALS_KEPT = 20
 
 
@@ -150,7 +149,7 @@ class LiveStats:
             },
             "latency_ms": self._latency(sample),
             "buffer": _buffer(statistics),
-            "topics": _topics(topics, before.totals, statistics, now - before.at),
+            "topics": list(_topics(topics, before, sample)),
             "topics_left_out": max(0, len(topics) - TOPICS_SHOWN),
             "brokers": list(_brokers(before, sample)),
             "failures": _failures(statistics, refusals.failures(now)),
@@ -177,43 +176,31 @@ def _buffer(statistics: Statistics) -> dict[str, float]:
 
 
 def _topics(
-    topics: Mapping[str, TopicStats],
-    earlier: Mapping[str, tuple[int, int]],
-    statistics: Statistics,
-    elapsed: float,
-) -> list[dict[str, Any]]:
-    """Return a row for each topic; of many, the busiest ones. Rows are sorted by name."""
+    topics: Mapping[str, TopicStats], before: _Sample, sample: _Sample
+) -> Iterator[dict[str, Any]]:
+    """Yield a row for each topic, sorted by name; of many, for the busiest ones."""
+    elapsed = sample.at - before.at
     pending: dict[str, list[PartitionStatistics]] = {}
-    for (topic, _), partition in statistics.partitions.items():
+    for (topic, _), partition in sample.statistics.partitions.items():
         pending.setdefault(topic, []).append(partition)
-    new = {
-        name: each.records_sent - earlier.get(name, _NOTHING)[0] for name, each in topics.items()
+    new: dict[str, int] = {
+        name: each.records_sent - before.totals.get(name, (0, 0))[0]
+        for name, each in topics.items()
     }
     busiest = nsmallest(TOPICS_SHOWN, new, key=lambda name: (name not in pending, -new[name], name))
-    return [
-        _topic(name, topics[name], earlier.get(name, _NOTHING), elapsed, pending.get(name, []))
-        for name in sorted(busiest)
-    ]
-
-
-def _topic(
-    name: str,
-    now: TopicStats,
-    earlier: tuple[int, int],
-    elapsed: float,
-    partitions: Sequence[PartitionStatistics],
-) -> dict[str, Any]:
-    records, size = now.records_sent - earlier[0], now.bytes_sent - earlier[1]
-    return {
-        "name": name,
-        "per_second": max(0, records) / elapsed if elapsed > 0 else None,
-        "bytes_per_second": max(0, size) / elapsed if elapsed > 0 else None,
-        "queued": sum(each.queued_records for each in partitions),
-        "in_flight": sum(each.in_flight_records for each in partitions),
-        "oldest_s": max((each.oldest_s for each in partitions), default=0.0),
-        "retried": now.records_retried,
-        "failed": now.records_failed,
-    }
+    for name in sorted(busiest):
+        now, partitions = topics[name], pending.get(name, [])
+        size = now.bytes_sent - before.totals.get(name, (0, 0))[1]
+        yield {
+            "name": name,
+            "per_second": max(0, new[name]) / elapsed if elapsed > 0 else None,
+            "bytes_per_second": max(0, size) / elapsed if elapsed > 0 else None,
+            "queued": sum(each.queued_records for each in partitions),
+            "in_flight": sum(each.in_flight_records for each in partitions),
+            "oldest_s": max((each.oldest_s for each in partitions), default=0.0),
+            "retried": now.records_retried,
+            "failed": now.records_failed,
+        }
 
 
 def _brokers(before: _Sample, sample: _Sample) -> Iterator[dict[str, Any]]:

@@ -11,7 +11,7 @@ import warnings
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from aioproducer.cli.console import megabytes, one_or_two_lines, print_facts, print_json, say
 from aioproducer.cli.display import Display, display_for
@@ -135,10 +135,28 @@ def _report(job: SparkJob, running: _Running, signal: ExitCode | None) -> int:
         Path(job.options.load.state).unlink(missing_ok=True)
     for remark in _remarks(job, result, complete=complete):
         say(remark)
-    if job.as_json:
-        print_json(_as_dict(job, result, error, code, complete=complete))
-    else:
+    progress, state = result.progress, result.state
+    if not job.as_json:
         print_facts(f"{job.name} -> {job.options.topic}", _facts(result))
+        return code
+    print_json(
+        {
+            "engine": "spark",
+            "input": job.name,
+            "topic": job.options.topic,
+            "complete": complete,
+            "exit_code": int(code),
+            "error": None if error is None else str(error),
+            "rows": progress.read,
+            "acknowledged": progress.acknowledged,
+            "rejected": progress.rejected,
+            "bytes": progress.bytes_sent,
+            "seconds": round(progress.elapsed_s, 3),
+            "rows_per_second": round(progress.rows_per_second, 1),
+            "steps": {"all": state.steps, "done": state.done, "skipped": result.skipped},
+            "all_runs": {"acknowledged": state.rows, "rejected": state.rejected},
+        }
+    )
     return code
 
 
@@ -154,33 +172,6 @@ def _remarks(job: SparkJob, result: SparkLoadResult, *, complete: bool) -> Itera
             yield "resume after them with --resume"
     elif complete and not result.progress.read and options.load_id is not None:
         yield "it was loaded before; -X transactional.id=NAME makes it another load"
-
-
-def _as_dict(
-    job: SparkJob,
-    result: SparkLoadResult,
-    error: KafkaError | None,
-    code: ExitCode,
-    *,
-    complete: bool,
-) -> dict[str, Any]:
-    progress, state = result.progress, result.state
-    return {
-        "engine": "spark",
-        "input": job.name,
-        "topic": job.options.topic,
-        "complete": complete,
-        "exit_code": int(code),
-        "error": None if error is None else str(error),
-        "rows": progress.read,
-        "acknowledged": progress.acknowledged,
-        "rejected": progress.rejected,
-        "bytes": progress.bytes_sent,
-        "seconds": round(progress.elapsed_s, 3),
-        "rows_per_second": round(progress.rows_per_second, 1),
-        "steps": {"all": state.steps, "done": state.done, "skipped": result.skipped},
-        "all_runs": {"acknowledged": state.rows, "rejected": state.rejected},
-    }
 
 
 def _facts(result: SparkLoadResult) -> Iterator[tuple[str, str]]:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -111,40 +111,34 @@ async def _perf(
     if picture is not None:
         draw_picture(picture, plan, measurement.latencies_s, latencies)
         say(f"the latencies are drawn in {picture}")
-    if as_json:
-        print_json(_as_dict(plan, measurement, metrics, latencies))
-    else:
-        facts = _facts(plan, measurement, metrics, latencies)
-        print_facts(f"{plan.size} byte records -> {plan.topic}", facts)
+    _report(plan, measurement, metrics, latencies, as_json=as_json)
     if interrupts.code is not None:
         return interrupts.code
     return ExitCode.SOME_FAILED if measurement.failed else ExitCode.OK
 
 
-def _facts(
+def _report(
     plan: PerfPlan,
     seen: Measurement,
     metrics: Mapping[str, float],
     latencies_ms: Mapping[str, float],
-) -> Iterator[tuple[str, str]]:
-    yield "records acknowledged", f"{seen.acknowledged:,}"
-    yield "failed", f"{seen.failed:,}"
-    yield "seconds", f"{seen.elapsed_s:,.2f}"
-    yield "records/s", f"{seen.rate:,.0f}"
-    yield "data/s", megabytes(seen.rate * plan.size)
-    yield "records per batch", f"{metrics['records_per_batch_avg']:,.1f}"
-    yield "retries", f"{metrics['record_retry_total']:,.0f}"
-    for name, latency in latencies_ms.items():
-        yield f"latency {name}", f"{latency:,.1f} ms"
-
-
-def _as_dict(
-    plan: PerfPlan,
-    seen: Measurement,
-    metrics: Mapping[str, float],
-    latencies_ms: Mapping[str, float],
-) -> dict[str, Any]:
-    return {
+    *,
+    as_json: bool,
+) -> None:
+    if not as_json:
+        facts = {
+            "records acknowledged": f"{seen.acknowledged:,}",
+            "failed": f"{seen.failed:,}",
+            "seconds": f"{seen.elapsed_s:,.2f}",
+            "records/s": f"{seen.rate:,.0f}",
+            "data/s": megabytes(seen.rate * plan.size),
+            "records per batch": f"{metrics['records_per_batch_avg']:,.1f}",
+            "retries": f"{metrics['record_retry_total']:,.0f}",
+            **{f"latency {name}": f"{latency:,.1f} ms" for name, latency in latencies_ms.items()},
+        }
+        print_facts(f"{plan.size} byte records -> {plan.topic}", facts.items())
+        return
+    found = {
         "topic": plan.topic,
         "record_size": plan.size,
         "sent": seen.sent,
@@ -157,3 +151,4 @@ def _as_dict(
         "retries": metrics["record_retry_total"],
         "latency_ms": {name: round(value, 3) for name, value in latencies_ms.items()},
     }
+    print_json(found)

@@ -71,7 +71,8 @@ class SchemaRegistry:
 
     Constructing one needs no running loop and connects to nothing; it belongs to the loop of its
     first request. Several serializers and producers of that loop may share one. Use it as an async
-    context manager around them, or call `close()`.
+    context manager around them, or call `close()`. A request that is refused or not answered raises
+    `SchemaRegistryError`.
 
     Args:
         url: where it listens, several separated by commas or as a sequence; without `basic_auth`,
@@ -191,7 +192,6 @@ class SchemaRegistry:
 
         Raises:
             IncompatibleSchemaError: readers of an earlier version would break; `details` says why.
-            SchemaRegistryError: the registry refuses, or cannot be asked.
         """
         answer = await self._register(subject, schema, normalize)
         return int(answer["id"])
@@ -203,7 +203,6 @@ class SchemaRegistry:
 
         Raises:
             IncompatibleSchemaError: readers of an earlier version would break; `details` says why.
-            SchemaRegistryError: the registry refuses, or cannot be asked.
         """
 
         async def ask() -> RegisteredSchema:
@@ -225,7 +224,6 @@ class SchemaRegistry:
         Raises:
             SchemaNotFoundError: it has none, and the text says how the latest one differs if the
                 two are not compatible.
-            SchemaRegistryError: the registry refuses, or cannot be asked.
         """
 
         async def ask() -> RegisteredSchema:
@@ -249,7 +247,6 @@ class SchemaRegistry:
 
         Raises:
             SchemaNotFoundError: there is no such subject.
-            SchemaRegistryError: the registry refuses, or cannot be asked.
         """
         key = ("latest", subject, schema_format)
         known = self._known.get(key)
@@ -270,7 +267,6 @@ class SchemaRegistry:
 
         Raises:
             SchemaNotFoundError: there is no such version.
-            SchemaRegistryError: the registry refuses, or cannot be asked.
         """
         return await self._once(
             ("version", subject, version, schema_format),
@@ -282,7 +278,6 @@ class SchemaRegistry:
 
         Raises:
             SchemaNotFoundError: there is no such id.
-            SchemaRegistryError: the registry refuses, or cannot be asked.
         """
 
         async def ask() -> Schema:
@@ -297,7 +292,6 @@ class SchemaRegistry:
 
         Raises:
             SchemaNotFoundError: there is no such subject.
-            SchemaRegistryError: the registry refuses, or cannot be asked.
         """
         path = f"/compatibility/subjects/{_quoted(subject)}/versions/latest?verbose=true"
         what = f"comparing a schema with subject {subject}"
