@@ -58,8 +58,20 @@ class Interrupts:
         ]
         with ExitStack() as handlers:
             for number in numbers:
-                handlers.callback(_handled(loop, number, self._on_signal))
+                handlers.callback(self._handled(loop, number))
             yield
+
+    def _handled(
+        self, loop: asyncio.AbstractEventLoop, number: signal.Signals
+    ) -> Callable[[], object]:
+        """Handle a signal in the loop; return the function that ends that."""
+        on_signal = partial(self._on_signal, number)
+        try:
+            loop.add_signal_handler(number, on_signal)
+        except NotImplementedError:  # on Windows
+            before = signal.signal(number, lambda *_: loop.call_soon_threadsafe(on_signal))
+            return partial(signal.signal, number, before)
+        return partial(loop.remove_signal_handler, number)
 
     def _on_signal(self, number: signal.Signals) -> None:
         self._signals += 1
@@ -72,20 +84,6 @@ class Interrupts:
         elif self._task is not None:
             say("aborting", style="yellow")
             self._task.cancel()
-
-
-def _handled(
-    loop: asyncio.AbstractEventLoop,
-    number: signal.Signals,
-    handler: Callable[[signal.Signals], None],
-) -> Callable[[], object]:
-    """Handle a signal in the loop; return the function that ends that."""
-    try:
-        loop.add_signal_handler(number, handler, number)
-    except NotImplementedError:  # on Windows
-        before = signal.signal(number, lambda *_: loop.call_soon_threadsafe(handler, number))
-        return partial(signal.signal, number, before)
-    return partial(loop.remove_signal_handler, number)
 
 
 def run_command(command: Callable[[Interrupts], Coroutine[Any, Any, int]]) -> int:

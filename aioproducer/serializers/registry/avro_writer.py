@@ -333,8 +333,33 @@ class _Union:
         self, out: bytearray, data: Any, order: list[_Branch], attempts: _Attempts
     ) -> None:
         failed: dict[_Branch, SchemaMismatch] = {}
-        if self._put_named(out, data, order, attempts, failed):
-            return
+        # Among several named types, the class's name chooses, or what fits alone.
+        for kind in self._several:
+            branches = [branch for branch in order if branch.kind == kind]
+            first = order[0]
+            if first.kind in _EXACT_KINDS and _distance(first, data.__class__) == 0:
+                continue  # such as a str in a union of a string and enums
+            chosen = self._by_class(data, branches)
+            if len(chosen) == 1:
+                chosen[0].put(out, data)
+                return
+            fitting: list[tuple[_Branch, bytes]] = []
+            for branch in chosen or branches:
+                made = attempts.made(branch, data)
+                if isinstance(made, bytes):
+                    fitting.append((branch, made))
+                else:
+                    failed[branch] = made
+            if len(fitting) > 1 and kind == "record":
+                fitting = _closest(fitting, data)
+            if len(fitting) > 1:
+                names = " and ".join(branch.name for branch, _ in fitting)
+                raise SchemaMismatch(
+                    f"fits {names} equally, so it is ambiguous; {_NAMING}", ambiguous=True
+                )
+            if fitting:
+                out += fitting[0][0].prefix + fitting[0][1]
+                return
         for branch in order:
             if branch in failed:
                 continue
@@ -360,44 +385,6 @@ class _Union:
                 return branch
         found = [branch for branch in self._branches if is_named(branch.name, name)]
         return found[0] if len(found) == 1 else None
-
-    def _put_named(
-        self,
-        out: bytearray,
-        data: Any,
-        order: list[_Branch],
-        attempts: _Attempts,
-        failed: dict[_Branch, SchemaMismatch],
-    ) -> bool:
-        """Write by the branch that a class's name, or the fit alone, chooses among named types."""
-        for kind in self._several:
-            branches = [branch for branch in order if branch.kind == kind]
-            first = order[0]
-            if first.kind in _EXACT_KINDS and _distance(first, data.__class__) == 0:
-                continue  # such as a str in a union of a string and enums
-            chosen = self._by_class(data, branches)
-            if len(chosen) == 1:
-                chosen[0].put(out, data)
-                return True
-            fitting: list[tuple[_Branch, bytes]] = []
-            for branch in chosen or branches:
-                made = attempts.made(branch, data)
-                if isinstance(made, bytes):
-                    fitting.append((branch, made))
-                else:
-                    failed[branch] = made
-            if len(fitting) > 1 and kind == "record":
-                fitting = _closest(fitting, data)
-            if len(fitting) > 1:
-                names = " and ".join(branch.name for branch, _ in fitting)
-                raise SchemaMismatch(
-                    f"fits {names} equally, so it is ambiguous; {_NAMING}", ambiguous=True
-                )
-            if fitting:
-                out += fitting[0][0].prefix
-                out += fitting[0][1]
-                return True
-        return False
 
     def _by_class(self, data: Any, branches: list[_Branch]) -> list[_Branch]:
         kind = class_of(data) if not isinstance(data, Enum) else type(data)
