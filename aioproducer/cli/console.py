@@ -14,7 +14,7 @@ import json
 import os
 import sys
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 from rich.console import Console, ConsoleOptions, RenderableType
@@ -73,10 +73,8 @@ def err() -> Output:
 
 def say(message: str, *, style: str | None = None) -> None:
     """Print a message for people on standard error; it is lost if that is closed."""
-    try:
+    with suppress(OSError):
         err().print(f"aioproducer: {message}", style=style)
-    except OSError:
-        return
 
 
 def one_or_two_lines(error: BaseException) -> str:

@@ -48,6 +48,11 @@ _OF_CLUSTER: Final[Mapping[str, str]] = {
     "Metadata": "DESCRIBE",
     "DescribeConfigs": "DESCRIBE_CONFIGS",
 }
+_CLUSTER_OR: Final[Mapping[str, str]] = {
+    "InitProducerId": "the cluster or, since Kafka 2.8, WRITE on a topic",
+    "Produce": "the cluster or, since Kafka 2.8, WRITE on a topic",
+    "CreateTopics": "the cluster, or on the topic",
+}
 
 
 def with_access(
@@ -79,7 +84,7 @@ def with_access(
         return error.with_access(user, wanted, named)
     if isinstance(error, ClusterAuthorizationFailedError):
         wanted = _OF_CLUSTER.get(request, "CLUSTER_ACTION")
-        return error.with_access(user, wanted, _cluster(request))
+        return error.with_access(user, wanted, _CLUSTER_OR.get(request, "the cluster"))
     return error
 
 
@@ -91,11 +96,3 @@ def request_name(request_type: type) -> str:
 def this_principal() -> str:
     """Return the principal where nothing else is known."""
     return "the principal of this connection"
-
-
-def _cluster(request: str) -> str:
-    if request in {"InitProducerId", "Produce"}:
-        return "the cluster or, since Kafka 2.8, WRITE on a topic"
-    if request == "CreateTopics":
-        return "the cluster, or on the topic"
-    return "the cluster"

@@ -14,6 +14,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -497,9 +498,6 @@ class _RowRefusedError(Exception):
 
 async def _wait_for(delivery: DeliveryLike | None) -> None:
     """Wait until a delivery is done, whatever its outcome."""
-    if delivery is None:
-        return
-    try:
-        await delivery
-    except Exception:  # the window asks for it again
-        return
+    if delivery is not None:
+        with suppress(Exception):  # the window asks for it again
+            await delivery

@@ -172,9 +172,7 @@ _PLAIN = (datetime, date, time, Decimal, UUID, timedelta)
 def _plain(value: Any) -> str:
     if isinstance(value, datetime | date | time):
         return value.isoformat()
-    if isinstance(value, timedelta):
-        return repr(value.total_seconds())
-    return str(value)
+    return repr(value.total_seconds()) if isinstance(value, timedelta) else str(value)
 
 
 def _json_default(value: Any) -> Any:

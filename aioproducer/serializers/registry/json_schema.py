@@ -251,22 +251,21 @@ def _beginning(value: Any, originals: Mapping[str, str], left: list[int]) -> Any
     return made
 
 
+_KINDS: Final[dict[type, str]] = {
+    type(None): "null",
+    bool: "a boolean",
+    int: "an integer",
+    float: "a number",
+    str: "a string of {} characters",
+    list: "an array of {} items",
+    dict: "an object with {} properties",
+}
+
+
 def _kind_of(value: Any) -> str:
     """Return the JSON type of a value; not the value, which is the application's."""
-    match value:
-        case None:
-            return "null"
-        case bool():
-            return "a boolean"
-        case int():
-            return "an integer"
-        case float():
-            return "a number"
-        case str():
-            return f"a string of {len(value)} characters"
-        case list():
-            return f"an array of {len(value)} items"
-    return f"an object with {len(value)} properties"
+    kind = _KINDS[type(value)]
+    return kind.format(len(value)) if "{}" in kind else kind
 
 
 def _default_dialect() -> Any:
