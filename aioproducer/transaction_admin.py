@@ -174,8 +174,6 @@ class TransactionAdmin:
         places = [TopicPartition(topic, index_of(number)) for topic, number in partitions]
         return await self._asks().ask(coordinator_queries.committed(group_id, places))
 
-    # -- private ---------------------------------------------------------------------------------
-
     async def _described(self, names: Iterable[str]) -> dict[str, TransactionDescription]:
         """Return the coordinators' descriptions of transactional ids; unknown ids are left out."""
         kind = CoordinatorKind.TRANSACTION

@@ -88,8 +88,6 @@ class DeliveryHandle:
         delivery = self._delivery
         return f"<DeliveryHandle {'handed over' if delivery is None else delivery!r}>"
 
-    # -- private ---------------------------------------------------------------------------------
-
     def _wait(self, timeout: float | None) -> Delivery | Refused:
         timeout = timeout_of(timeout)
         delivery = self._delivery

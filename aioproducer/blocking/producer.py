@@ -443,8 +443,6 @@ class Producer(TransactionsMixin):
         """
         return self._thread.call(self._usable().in_order(work))
 
-    # -- private ---------------------------------------------------------------------------------
-
     @property
     def _was_closed_by_exit(self) -> bool:
         """Whether the interpreter's exit has closed it; destructors may flush after that."""

@@ -42,7 +42,6 @@ class _Running(Protocol):
 
 _Engine = Callable[[], AbstractAsyncContextManager[_Running]]
 
-
 EXAMPLES = options.examples(
     "aioproducer cluster",
     "aioproducer cluster --brokers 1 --port 19092 --topic orders:6 --topic logs:3:1",

@@ -20,7 +20,6 @@ from aioproducer.errors import ConfigError
 _STYLES = {Status.OK: "green", Status.WARN: "yellow", Status.FAIL: "bold red", Status.SKIP: "dim"}
 _INDENT = 6
 
-
 EXAMPLES = options.examples(
     "aioproducer doctor -b kafka.example:9092",
     "aioproducer doctor -b kafka.example:9093 --config client.properties -t orders",

@@ -55,7 +55,6 @@ def separator(text: str | None) -> str | None:
 
 _ESCAPES = re.compile(r"\\(?:t|x([0-7][0-9a-fA-F]))")
 
-
 Topic = Annotated[
     str,
     typer.Option(
@@ -86,7 +85,6 @@ OutputFormat = Annotated[
     ),
 ]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Show no progress.")]
-
 
 _DEFAULT_SERVER = "localhost:9092"
 _connection: Any = partial(typer.Option, rich_help_panel="Connection")

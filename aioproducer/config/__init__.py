@@ -314,7 +314,6 @@ class ProducerConfig(SecurityOptions):
 ConfigInput = ProducerConfig | Mapping[str, object] | None
 """What constructors take besides options: a configuration, or properties by any client's names."""
 
-
 MoreOptions = Callable[[dict[str, Any]], dict[str, Any]]
 """Given the options that were chosen, by our names, returns options for some of the others."""
 

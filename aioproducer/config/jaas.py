@@ -51,7 +51,6 @@ _MODULES: Final = {
     "IAMLoginModule": _Module(("AWS_MSK_IAM",), frozenset({"awsProfileName", "awsDebugCreds"})),
 }
 
-
 _OPTIONS: Final = frozenset(name for each in _MODULES.values() for name in each.options)
 
 

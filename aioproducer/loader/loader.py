@@ -57,7 +57,8 @@ class Loader:
         self._source = source
         self._topic = topic
         self._options = options or LoadOptions()
-        self._options.check_paths(getattr(source, "paths", ()))
+        self._paths: Sequence[Path] = getattr(source, "paths", ())
+        self._options.check_paths(self._paths)
         self._on_progress = self._options.on_progress
         # A few rows between two checks of the window and of the loop's other work.
         self._rows_per_turn = min(_ROWS_PER_TURN, max(1, self._options.max_outstanding // 4))
@@ -110,9 +111,8 @@ class Loader:
 
     def _files_before(self, state: LoadState) -> Sequence[Path]:
         """Return the inputs before the position's file."""
-        paths = getattr(self._source, "paths", ())
         file = None if state.position is None else Path(state.position.file)
-        return paths[: paths.index(file)] if file in paths else ()
+        return self._paths[: self._paths.index(file)] if file in self._paths else ()
 
     def stop(self) -> None:
         """Stop reading at once; `run()` then flushes what was accepted and returns."""
@@ -168,7 +168,7 @@ class Loader:
                 cast("Producer", self._producer),
                 self._topic,
                 self._source.name,
-                _checksum(*getattr(self._source, "paths", ())),
+                _checksum(*self._paths),
                 rows=self._options.transaction_rows,
                 seconds=self._options.transaction_s,
             )
@@ -187,7 +187,7 @@ class Loader:
 
     def _check_unchanged(self, before: LoadState) -> None:
         """Raise if a complete load was of another input: none of the new rows would be loaded."""
-        paths = getattr(self._source, "paths", ())
+        paths = self._paths
         size, size_before = self._progress.input_total, before.input_bytes
         if before.position is not None and paths and Path(before.position.file) not in paths:
             reason = f"{before.position.file} is not among the inputs"
@@ -217,7 +217,7 @@ class Loader:
         path = self._options.dead_letter
         if path is None:
             return None
-        inputs = getattr(self._source, "paths", ())
+        inputs = self._paths
         is_input = (lambda file: Path(file) in inputs) if inputs else None
         kept: int | None = before.settled.dead_letter_bytes
         if before.position is None and self._source.total_bytes is None:

@@ -65,7 +65,6 @@ _NAME_A_FILE = "name a dead-letter file to go on past such rows"
 Outcome = DeliveryLike | BadRow | LeftOut | KafkaError
 """A row's outcome: open or known to Kafka, or a refusal of it, now or in an earlier attempt."""
 
-
 _KNOWN = (BadRow, LeftOut, KafkaError)
 
 

@@ -39,7 +39,6 @@ _NAMES = {
 
 __all__ = [name for names in ("register", *_NAMES.values()) for name in names.split()]
 
-
 REGISTERED: WeakSet[SparkSession] = WeakSet()
 """The sessions that `register` was called for."""
 

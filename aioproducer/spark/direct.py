@@ -88,8 +88,6 @@ class DirectEpochs:
         if self._producer is not None:
             self._producer._close_soon()
 
-    # -- private -----------------------------------------------------------------------------------
-
     def _commit(self, producer: Producer, epoch: int) -> None:
         try:
             producer.commit_transaction()

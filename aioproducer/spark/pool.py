@@ -34,7 +34,6 @@ _T = TypeVar("_T", bound=_Closable)
 
 _CLOSE_S: Final = 10.0
 
-
 _RANDOM: Final = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 

@@ -150,8 +150,6 @@ class TopicReader(DataSourceReader):
             finally:
                 run(source.__aexit__())
 
-    # -- private ---------------------------------------------------------------------------------
-
     def _range(self) -> TopicRange:
         config: ProducerConfig = self._options.config()
         return TopicRange(config, self._topic, committed=self._committed)

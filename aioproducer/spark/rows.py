@@ -45,7 +45,6 @@ _AFTER_TIMEOUT: Final = (
 )
 _ENDED_BY_OTHERS: Final = (InvalidProducerEpochError, ProducerFencedError)
 
-
 SENDING: Final = "TASK_PUT"
 """Kafka Connect's name of the step after the converters."""
 

@@ -27,7 +27,6 @@ from aioproducer.spark.loading.options import SparkLoadOptions
 PRODUCER_DEFAULTS: Mapping[str, Any] = {"linger_ms": 20, "batch_size": 128 * 1024}
 """A load has many records at hand: larger batches than a service's cost it no latency."""
 
-
 EXAMPLES = options.examples(
     "aioproducer load orders.csv -t orders --key id --timestamp ordered_at",
     "aioproducer load logs.ndjson.gz -t logs --raw --dead-letter bad.ndjson",

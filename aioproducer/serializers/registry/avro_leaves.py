@@ -208,7 +208,6 @@ def _enum(symbols: Sequence[str], expected: str) -> Write:
 _MOST_DIGITS: Final = 1_000
 """Decimals with more are refused: a value costs time and memory by the schema's scale."""
 
-
 _LARGEST_FIXED: Final = 64 * 1024
 """Decimals in a larger fixed are refused: each value has its size, whatever its digits."""
 

@@ -360,8 +360,6 @@ class SchemaRegistry:
             closed.retriable = True  # the next request opens it again
             raise closed from None
 
-    # -- private ---------------------------------------------------------------------------------
-
     async def _register(self, subject: str, schema: Schema, normalize: bool) -> dict[str, Any]:
         """Return the registry's answer, which has an `id`."""
 

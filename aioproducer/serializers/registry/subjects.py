@@ -18,7 +18,6 @@ SubjectStrategy = Callable[[SerializationContext, str | None], str]
 It is called for every record, so it may choose by topic, part and headers.
 """
 
-
 ReferenceSubjectStrategy = Callable[[SerializationContext, str], str]
 """`(context, the name of an import) -> the subject of what is imported`."""
 

@@ -41,7 +41,6 @@ _COLUMNS: Final = {
     ),
 }
 
-
 RECORD_COLUMNS: Final = frozenset(_COLUMNS)
 """Columns that are parts of a record."""
 _NESTED: Final = re.compile("struct|array|map|variant")

@@ -268,8 +268,6 @@ class Ledger(TransactionAdmin):
         except KafkaError as error:
             _log.info("epoch %d will be checked once more: %s", decision.epoch, error)
 
-    # -- private ---------------------------------------------------------------------------------
-
     def _new_client(self) -> CoordinatorClient:
         if self._shared_client is None:
             return super()._new_client()

@@ -105,8 +105,6 @@ class SparkLoad:
             raise error_of(error) from error
         return self.result
 
-    # -- private ---------------------------------------------------------------------------------
-
     def _run(self) -> None:
         options = self._options
         config = self._config()

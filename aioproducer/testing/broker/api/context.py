@@ -26,7 +26,6 @@ ERRORS_WITH_LEADER = frozenset(
 )
 """The errors with which a broker names the present leader (KIP-951)."""
 
-
 PARTITION_ERRORS = frozenset(
     error.code
     for error in (
