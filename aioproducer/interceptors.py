@@ -8,13 +8,11 @@ not wait. What one raises is logged and harms no record. Interceptors are called
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
 from aioproducer._checks.callables import refuse_coroutines
 from aioproducer.errors import ConfigError
-
-if TYPE_CHECKING:
-    from aioproducer.types import HeaderPairs, Node, Record, RecordMetadata
+from aioproducer.types import HeaderPairs, Node, Record, RecordMetadata
 
 __all__ = ["ClusterInfo", "ClusterListener", "Interceptor", "check_interceptors"]
 

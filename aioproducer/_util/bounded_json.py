@@ -29,8 +29,7 @@ def decoded_json(data: bytes | str, longest: int, most_values: int = 50_000) -> 
     quotes = text.count('"') - text.count('\\"')
     if quotes > 4 * most_values:
         raise JsonLimitError("the JSON has too many values")
-    structure = _STRING.sub("", text)
-    if sum(map(structure.count, ",[{")) > most_values:
+    if sum(map(_STRING.sub("", text).count, ",[{")) > most_values:
         raise JsonLimitError("the JSON has too many values")
     return json.loads(text)
 

@@ -22,10 +22,11 @@ from concurrent.futures import CancelledError, Future
 from concurrent.futures import wait as wait_for_futures
 from contextlib import AbstractContextManager
 from math import inf
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 from aioproducer._util import log
 from aioproducer._util.clock import SystemClock, use_system_clock
+from aioproducer.config import ProducerConfig
 from aioproducer.errors import (
     ForkedError,
     IllegalStateError,
@@ -34,9 +35,6 @@ from aioproducer.errors import (
 )
 from aioproducer.runtime.tasks.closing import silence, tasks_named
 from aioproducer.types import Persistence
-
-if TYPE_CHECKING:
-    from aioproducer.config import ProducerConfig
 
 T = TypeVar("T")
 

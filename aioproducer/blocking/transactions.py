@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Coroutine
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self, TypeVar
+from typing import Any, Self, TypeVar
 
+from aioproducer.blocking.loop_thread import LoopThread
+from aioproducer.client.producer import Producer
+from aioproducer.client.transactions import GroupInput, OffsetsInput
+from aioproducer.client.transactions import Transaction as AsyncTransaction
 from aioproducer.errors import KafkaError
 from aioproducer.types import PreparedTransaction
-
-if TYPE_CHECKING:
-    from aioproducer.blocking.loop_thread import LoopThread
-    from aioproducer.client.producer import Producer
-    from aioproducer.client.transactions import GroupInput, OffsetsInput
-    from aioproducer.client.transactions import Transaction as AsyncTransaction
 
 T = TypeVar("T")
 

@@ -6,8 +6,8 @@ the error's class.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Final, TypeVar
+from collections.abc import Callable, Mapping
+from typing import Final, TypeVar
 
 from aioproducer.errors import (
     AuthorizationError,
@@ -17,9 +17,6 @@ from aioproducer.errors import (
     TopicAuthorizationFailedError,
     TransactionalIdAuthorizationFailedError,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 _Error = TypeVar("_Error", bound=KafkaError)
 

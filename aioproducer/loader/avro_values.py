@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from datetime import UTC, date, datetime, time
 from decimal import Decimal
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from aioproducer._util.times import is_no_time
 from aioproducer.errors import ConfigError
@@ -28,11 +28,9 @@ from aioproducer.loader.values import WrittenNumber, number_text
 from aioproducer.serializers.registry.avro import parsed
 from aioproducer.serializers.registry.avro_leaves import SchemaMismatch
 from aioproducer.serializers.registry.avro_writer import AvroWriter
+from aioproducer.serializers.registry.client import SchemaRegistry
 from aioproducer.serializers.registry.schema import Schema, refuse_rules
 from aioproducer.serializers.registry.wire_format import prefix
-
-if TYPE_CHECKING:
-    from aioproducer.serializers.registry.client import SchemaRegistry
 
 _NUMBER: Final = re.compile(r"-?[0-9]+")
 _DIGITS_OF_DATE: Final = 8

@@ -13,20 +13,16 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from aioproducer._util.arguments import utf8_size
 from aioproducer._util.bounded_json import decoded_json
+from aioproducer.client.producer import Producer
 from aioproducer.client.source_position import SourcePosition
-from aioproducer.client.transactions import reason_after_abort
+from aioproducer.client.transactions import Transaction, reason_after_abort
 from aioproducer.errors import CommitOutcomeUnknownError, ConfigError, KafkaError, KafkaTimeoutError
 from aioproducer.loader.errors import StateError
 from aioproducer.loader.state import LoadState
-
-if TYPE_CHECKING:
-    from aioproducer.client.producer import Producer
-    from aioproducer.client.transactions import Transaction
-
 
 _RUN_AGAIN = (
     "Run the load again: it reads from Kafka whether this commit has worked, and resumes after it."

@@ -18,10 +18,11 @@ from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, cast
+from typing import cast
 from zlib import crc32
 
 from aioproducer._util import log
+from aioproducer.client.producer import Producer
 from aioproducer.errors import ConfigError, IllegalStateError, KafkaError
 from aioproducer.loader.dead_letter_file import DeadLetterFile
 from aioproducer.loader.errors import LoaderError, StateError
@@ -35,9 +36,6 @@ from aioproducer.loader.rows import BadRow, RowBatch, Source
 from aioproducer.loader.state import LoadState
 from aioproducer.loader.topic import wait_for_topic
 from aioproducer.loader.window import ROW_ERRORS, DeliveryLike, Outcome, Window
-
-if TYPE_CHECKING:
-    from aioproducer.client.producer import Producer
 
 _log = log.get("loader")
 _ROWS_PER_TURN = 500

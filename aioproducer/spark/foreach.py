@@ -122,8 +122,7 @@ class _BatchWriter:
         self._last_pause = 0
 
     def __getstate__(self) -> dict[str, Any]:
-        kept = {**self.__dict__, "_direct": None}
-        return kept | {"_source": _ReportingSource()}
+        return {**self.__dict__, "_direct": None, "_source": _ReportingSource()}
 
     def __call__(self, frame: DataFrame, batch: int) -> None:
         if self._job is not None:

@@ -14,13 +14,15 @@ import uuid
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Final, NamedTuple, Self
+from typing import Final, NamedTuple, Self
 
+from aioproducer.config import ProducerConfig
 from aioproducer.errors import ConfigError, UnsupportedVersionError
 from aioproducer.records.arrow_layout import ArrowColumns
 from aioproducer.spark.columns.encoding import EncodedPart, encoded_parts
 from aioproducer.spark.columns.schema import plan_columns
 from aioproducer.spark.dead_letter_files import check_folder
+from aioproducer.spark.exactly_once.attempts import Plan
 from aioproducer.spark.exactly_once.writes import (
     DEFAULT_TRANSACTION_TIMEOUT_MS,
     JOB_EPOCH,
@@ -32,10 +34,6 @@ from aioproducer.spark.options import Guarantee, SourceOptions
 from aioproducer.spark.pool import Kind, is_task_id
 from aioproducer.spark.wording import option_errors
 from aioproducer.transaction_admin import TransactionAdmin
-
-if TYPE_CHECKING:
-    from aioproducer.config import ProducerConfig
-    from aioproducer.spark.exactly_once.attempts import Plan
 
 _TIMEOUT: Final = "transaction_timeout_ms"
 

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
 
+from aioproducer.client.producer import Producer
 from aioproducer.errors import MetadataTimeoutError, UnknownTopicOrPartitionError
 from aioproducer.types import Persistence
-
-if TYPE_CHECKING:
-    from aioproducer.client.producer import Producer
 
 
 async def wait_for_topic(producer: Producer, topic: str, within_s: float) -> None:

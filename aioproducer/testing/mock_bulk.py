@@ -3,34 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterable, Awaitable, Callable, Iterable
-from typing import TYPE_CHECKING, TypeVar, cast
+from typing import TypeVar, cast
 
 from aioproducer._util.arguments import is_asynchronous
+from aioproducer.core.batching.outgoing import RecordParts
 from aioproducer.core.metadata.cluster import missing_topic_error
-from aioproducer.errors import (
-    IllegalStateError,
-    KafkaError,
-    TransactionAbortableError,
-)
-from aioproducer.records.arrow import ArrowSource
-from aioproducer.runtime.bulk.result import (
-    FailedRecord,
-    SendManyInterruptedError,
-    SendManyResult,
-)
+from aioproducer.errors import IllegalStateError, KafkaError, TransactionAbortableError
+from aioproducer.records.arrow import ArrowColumns, ArrowSource
+from aioproducer.runtime.bulk.result import FailedRecord, SendManyInterruptedError, SendManyResult
 from aioproducer.runtime.bulk.send_arrow import check_topic
 from aioproducer.runtime.bulk.send_many import Item, as_record, check_items
 from aioproducer.runtime.delivery import Delivery
-from aioproducer.runtime.observability.interceptors import (
-    InterceptedRows,
-    InterceptorChain,
-)
+from aioproducer.runtime.observability.interceptors import InterceptedRows, InterceptorChain
 from aioproducer.runtime.send.validation import refusal_of
-
-if TYPE_CHECKING:
-    from aioproducer.core.batching.outgoing import RecordParts
-    from aioproducer.records.arrow import ArrowColumns
-    from aioproducer.types import Record
+from aioproducer.types import Record
 
 T = TypeVar("T")
 

@@ -94,8 +94,7 @@ class ArrowFormat:
 
     def read(self, stream: io.BufferedIOBase, skip: int, stack: ExitStack) -> Iterator[RowBatch]:
         """See `Format`."""
-        process = stack.enter_context(ArrowProcess())
-        return process.read(self.name, stream, skip, stack)
+        return stack.enter_context(ArrowProcess()).read(self.name, stream, skip, stack)
 
 
 class _Worker:

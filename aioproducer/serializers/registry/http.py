@@ -250,8 +250,7 @@ class RegistryConnection:
                     f"the answer of the schema registry is refused: {error}"
                 ) from None
         if not 200 <= status < 300:
-            text = without_secrets(answer.decode("utf-8", "replace"), sent)
-            answer = text.encode()
+            answer = without_secrets(answer.decode("utf-8", "replace"), sent).encode()
         return status, answer, received
 
     async def _open(self) -> httpx.AsyncClient:

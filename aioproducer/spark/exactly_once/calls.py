@@ -13,16 +13,14 @@ from __future__ import annotations
 import atexit
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import Any, Final, TypeVar
 
 from aioproducer._util.forks import at_fork
 from aioproducer.blocking.loop_thread import LoopThread
+from aioproducer.config import ProducerConfig
 from aioproducer.errors import KafkaError
 from aioproducer.runtime.tasks.coordinator_client import CoordinatorClient
 from aioproducer.spark.pool import Kind, Pool
-
-if TYPE_CHECKING:
-    from aioproducer.config import ProducerConfig
 
 _T = TypeVar("_T")
 

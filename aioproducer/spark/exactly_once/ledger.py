@@ -19,12 +19,13 @@ import zlib
 from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from aioproducer._util import log
 from aioproducer._util.tasks import together
+from aioproducer.config import ProducerConfig
 from aioproducer.core.sending.idempotence import ProducerIdentity
 from aioproducer.core.transactions import coordinator_queries
+from aioproducer.core.transactions.coordinator_queries import CoordinatorQuery
 from aioproducer.core.transactions.prepared import PreparedOutcome, prepared_outcome
 from aioproducer.core.transactions.requests import CoordinatorKind
 from aioproducer.errors import (
@@ -34,6 +35,7 @@ from aioproducer.errors import (
     PreparedTransactionUnknownError,
     UnknownTopicOrPartitionError,
 )
+from aioproducer.runtime.tasks.coordinator_client import CoordinatorClient
 from aioproducer.spark.errors import (
     FENCED,
     DecisionRecordError,
@@ -49,12 +51,7 @@ from aioproducer.types import (
     TopicPartition,
     TransactionDescription,
 )
-
-if TYPE_CHECKING:
-    from aioproducer.config import ProducerConfig
-    from aioproducer.core.transactions.coordinator_queries import CoordinatorQuery
-    from aioproducer.runtime.tasks.coordinator_client import CoordinatorClient
-    from aioproducer.wire.schema import Message
+from aioproducer.wire.schema import Message
 
 _log = log.get("spark")
 

@@ -15,10 +15,12 @@ import hashlib
 import re
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Self, TypeVar
+from typing import Self, TypeVar
 
 from aioproducer.blocking import Producer
+from aioproducer.config import ProducerConfig
 from aioproducer.errors import IllegalStateError, KafkaError
+from aioproducer.runtime.tasks.coordinator_client import CoordinatorClient
 from aioproducer.spark.errors import EpochOverError
 from aioproducer.spark.exactly_once.attempts import Plan, Settled, TaskResult
 from aioproducer.spark.exactly_once.calls import CALLERS
@@ -26,10 +28,6 @@ from aioproducer.spark.exactly_once.decision import Decision, Part
 from aioproducer.spark.exactly_once.ledger import Ledger, is_over
 from aioproducer.spark.exactly_once.two_phase import CommitReport, TwoPhaseCommit
 from aioproducer.spark.pool import POOL, Kind
-
-if TYPE_CHECKING:
-    from aioproducer.config import ProducerConfig
-    from aioproducer.runtime.tasks.coordinator_client import CoordinatorClient
 
 _T = TypeVar("_T")
 

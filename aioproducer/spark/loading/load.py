@@ -115,8 +115,7 @@ class SparkLoad:
         for name, value in SETTINGS.items():
             self._spark.conf.set(name, value)
         steps = list_steps(self._spark, options.inputs, options.step_bytes)
-        read = [path for step in steps for path in step.local_paths]
-        options.load.check_paths(read)
+        options.load.check_paths([path for step in steps for path in step.local_paths])
         name = options.format or format_of(steps)
         files = Input(name, options.formats[name])
         self._state = SparkLoadState.begin(options.topic, steps)

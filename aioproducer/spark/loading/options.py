@@ -4,13 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
+from aioproducer.loader.formats.format import Format
 from aioproducer.loader.options import LoadOptions
 from aioproducer.spark.loading.files import STEP_BYTES
-
-if TYPE_CHECKING:
-    from aioproducer.loader.formats.format import Format
 
 
 @dataclass(frozen=True, slots=True)

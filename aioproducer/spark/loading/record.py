@@ -10,8 +10,9 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
+from aioproducer.config import ProducerConfig
 from aioproducer.core.transactions import coordinator_queries
 from aioproducer.loader.errors import StateError
 from aioproducer.loader.state_file import read_state, write_state
@@ -20,9 +21,6 @@ from aioproducer.spark.exactly_once.writes import prefix_for_job
 from aioproducer.spark.loading.files import Step, digest
 from aioproducer.transaction_admin import TransactionAdmin
 from aioproducer.types import OffsetAndMetadata, TopicPartition
-
-if TYPE_CHECKING:
-    from aioproducer.config import ProducerConfig
 
 _VERSION = 1
 _MARK = "aioproducer-spark-load"

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from typing import Any, NamedTuple, cast
 
 from aioproducer import errors
 from aioproducer.testing.broker.api import (
@@ -26,6 +26,8 @@ from aioproducer.testing.broker.api import (
     transactions,
 )
 from aioproducer.testing.broker.api.context import DisconnectError, LongPoll, RequestContext
+from aioproducer.testing.broker.faults import ConnectionFault
+from aioproducer.testing.broker.shared_state import SharedState
 from aioproducer.testing.broker.transactions.states import V2
 from aioproducer.testing.framing import REQUEST_TYPES, RequestHeader, encode_response
 from aioproducer.wire.api_keys import ApiKey
@@ -39,10 +41,6 @@ from aioproducer.wire.messages.api_versions import (
 )
 from aioproducer.wire.primitives import MALFORMED, ElementBudget
 from aioproducer.wire.schema import Message
-
-if TYPE_CHECKING:
-    from aioproducer.testing.broker.faults import ConnectionFault
-    from aioproducer.testing.broker.shared_state import SharedState
 
 _SOFTWARE_NAME = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 """What a client may call itself (KIP-511)."""
@@ -156,11 +154,7 @@ _WITH_A_PLUGIN = frozenset({ApiKey.GET_TELEMETRY_SUBSCRIPTIONS, ApiKey.PUSH_TELE
 
 
 def respond(
-    cluster: SharedState,
-    node_id: int,
-    header: RequestHeader,
-    now_ms: int,
-    wait: RequestWait | None,
+    cluster: SharedState, node_id: int, header: RequestHeader, now_ms: int, wait: RequestWait | None
 ) -> Reply:
     """Carry out one request; see `ClusterState.respond`."""
     if not cluster.is_live(node_id):

@@ -9,20 +9,15 @@ Invariants:
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING
 from uuid import UUID
 
 from aioproducer import errors
 from aioproducer.testing.broker.faults import Fault, Faults
 from aioproducer.testing.broker.placement import Placement, check_partition_count
 from aioproducer.testing.broker.refusal import RefusedError
-from aioproducer.testing.broker.settings import (
-    BrokerSpec,
-    ClusterSettings,
-    TopicConfig,
-    TopicSpec,
-)
+from aioproducer.testing.broker.settings import BrokerSpec, ClusterSettings, TopicConfig, TopicSpec
 from aioproducer.testing.broker.telemetry import TelemetryReceiver
 from aioproducer.testing.broker.topics import (
     NO_LEADER,
@@ -37,9 +32,6 @@ from aioproducer.testing.broker.transactions.shards import CoordinatorShards
 from aioproducer.testing.broker.transactions.states import V2
 from aioproducer.types import TopicPartition
 from aioproducer.wire.api_keys import ApiKey
-
-if TYPE_CHECKING:
-    import random
 
 _INTERNAL_REPLICAS = 3
 

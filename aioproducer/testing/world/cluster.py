@@ -17,7 +17,7 @@ import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import inf
-from typing import TYPE_CHECKING
+from uuid import UUID
 
 from aioproducer.records.batch import RecordBatch
 from aioproducer.testing.broker import BrokerSpec, ClusterSettings, ClusterState
@@ -28,9 +28,6 @@ from aioproducer.testing.broker.settings import TopicConfig, TopicSpec
 from aioproducer.testing.broker.topics import NO_LEADER, Appended, Leadership, Partition, Topic
 from aioproducer.testing.world.trace import Trace
 from aioproducer.types import TopicPartition
-
-if TYPE_CHECKING:
-    from uuid import UUID
 
 _POLICY = "cleanup.policy"
 _IDS_OF_A_CLUSTER = 1000

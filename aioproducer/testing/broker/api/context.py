@@ -4,20 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
+from typing import Generic, NamedTuple, TypeVar
+from uuid import UUID
 
 from aioproducer import errors
+from aioproducer.testing.broker.faults import ErrorAnswer
 from aioproducer.testing.broker.refusal import RefusedError
+from aioproducer.testing.broker.shared_state import SharedState
 from aioproducer.testing.broker.topics import Partition, Topic
 from aioproducer.types import TopicPartition
-
-if TYPE_CHECKING:
-    from uuid import UUID
-
-    from aioproducer.testing.broker.faults import ErrorAnswer
-    from aioproducer.testing.broker.shared_state import SharedState
-    from aioproducer.wire.api_keys import ApiKey
-    from aioproducer.wire.schema import Message
+from aioproducer.wire.api_keys import ApiKey
+from aioproducer.wire.schema import Message
 
 _Value = TypeVar("_Value")
 

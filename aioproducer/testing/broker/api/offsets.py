@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
-from typing import TYPE_CHECKING
 
 from aioproducer import errors
 from aioproducer.testing.broker.api.context import PARTITION_ERRORS, RequestContext
+from aioproducer.testing.broker.faults import ErrorAnswer
 from aioproducer.testing.broker.refusal import RefusedError
 from aioproducer.testing.broker.transactions.coordinator import PartitionCheck
 from aioproducer.testing.broker.transactions.groups import Group, GroupMember, GroupOffset
@@ -36,9 +36,6 @@ from aioproducer.wire.messages.transactions import (
     TxnOffsetCommitResponsePartition,
     TxnOffsetCommitResponseTopic,
 )
-
-if TYPE_CHECKING:
-    from aioproducer.testing.broker.faults import ErrorAnswer
 
 _FIRST_TXN_VERSION_WITH_ABORTABLE = 4
 _FIRST_TXN_VERSION_WITH_ADDING = 5

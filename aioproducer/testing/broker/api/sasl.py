@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from aioproducer import errors
-from aioproducer.wire.messages.sasl_authenticate import SaslAuthenticateResponse
-from aioproducer.wire.messages.sasl_handshake import SaslHandshakeResponse
-
-if TYPE_CHECKING:
-    from aioproducer.testing.broker.api.context import RequestContext
-    from aioproducer.wire.messages.sasl_authenticate import SaslAuthenticateRequest
-    from aioproducer.wire.messages.sasl_handshake import SaslHandshakeRequest
+from aioproducer.testing.broker.api.context import RequestContext
+from aioproducer.wire.messages.sasl_authenticate import (
+    SaslAuthenticateRequest,
+    SaslAuthenticateResponse,
+)
+from aioproducer.wire.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
 
 
 def sasl_handshake(ctx: RequestContext, request: SaslHandshakeRequest) -> SaslHandshakeResponse:

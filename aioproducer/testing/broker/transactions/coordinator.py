@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from enum import Enum
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 from aioproducer import errors
 from aioproducer.testing.broker.refusal import RefusedError
+from aioproducer.testing.broker.settings import ClusterSettings
 from aioproducer.testing.broker.transactions.endings import RETRY_MS, Ending, MarkedLogs
 from aioproducer.testing.broker.transactions.shards import (
     OFFSETS_TOPIC,
@@ -26,9 +27,6 @@ from aioproducer.testing.broker.transactions.states import (
     Transaction,
 )
 from aioproducer.types import TopicPartition
-
-if TYPE_CHECKING:
-    from aioproducer.testing.broker.settings import ClusterSettings
 
 
 class PartitionCheck(Enum):

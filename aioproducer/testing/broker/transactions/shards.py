@@ -8,14 +8,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 from aioproducer import errors
 from aioproducer.testing.broker.refusal import RefusedError
+from aioproducer.testing.broker.settings import ClusterSettings
 from aioproducer.testing.broker.topics import NO_LEADER, Partition
-
-if TYPE_CHECKING:
-    from aioproducer.testing.broker.settings import ClusterSettings
 
 TRANSACTION_TOPIC, OFFSETS_TOPIC = "__transaction_state", "__consumer_offsets"
 
