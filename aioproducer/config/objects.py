@@ -13,10 +13,6 @@ _TAKES_NAMES: Final = ("metric_reporters",)
 """Of Python's classes, which the option itself looks up."""
 
 
-def _null(_: object) -> None:
-    """Send nothing, as 0.8's `NullEncoder` does."""
-
-
 _SERIALIZATION: Final = "org.apache.kafka.common.serialization"
 _SERIALIZERS: Final = {
     f"{_SERIALIZATION}.ByteArraySerializer": None,
@@ -32,7 +28,7 @@ _SERIALIZERS: Final = {
     f"{_SERIALIZATION}.DoubleSerializer": primitives.DoubleSerializer(),
     "kafka.serializer.DefaultEncoder": None,
     "kafka.serializer.StringEncoder": primitives.StringSerializer(),
-    "kafka.serializer.NullEncoder": _null,
+    "kafka.serializer.NullEncoder": lambda _: None,
 }
 _PARTITIONERS: Final = {
     "org.apache.kafka.clients.producer.RoundRobinPartitioner": "round_robin",

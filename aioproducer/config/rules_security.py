@@ -132,8 +132,12 @@ def _check_protocol(chosen: frozenset[str]) -> None:
 
 def _check_sasl(values: dict[str, Any], chosen: frozenset[str]) -> None:
     mechanism = values["sasl_mechanism"]
-    if "sasl_mechanism" not in chosen:
-        _check_default_mechanism(chosen)
+    for name, mechanisms in _MECHANISMS_OF.items():
+        if name in chosen and "sasl_mechanism" not in chosen:
+            raise ConfigError(
+                f"{name} needs sasl_mechanism, whose default is GSSAPI (Kerberos)",
+                advice=f"set sasl_mechanism to {mechanisms}, as the broker's listener offers",
+            )
     login = jaas_login(values["sasl_jaas_config"], mechanism)
     for name in ("sasl_credentials", "sasl_oauthbearer_token"):
         if values[name] is not None and not callable(values[name]):
@@ -152,15 +156,6 @@ _MECHANISMS_OF: Final = {
     "sasl_oauthbearer_token_endpoint_url": "OAUTHBEARER",
 }
 """What the options of other mechanisms than the default one are for."""
-
-
-def _check_default_mechanism(chosen: frozenset[str]) -> None:
-    for name, mechanisms in _MECHANISMS_OF.items():
-        if name in chosen:
-            raise ConfigError(
-                f"{name} needs sasl_mechanism, whose default is GSSAPI (Kerberos)",
-                advice=f"set sasl_mechanism to {mechanisms}, as the broker's listener offers",
-            )
 
 
 def _check_login(name: str, text: str) -> None:

@@ -151,7 +151,9 @@ class Loader:
             raise
         reporting = asyncio.create_task(self._report())
         try:
-            await self._run()
+            while (failure := await self._attempt()) is not None:
+                if not self._begin_again():
+                    raise failure
         finally:
             reporting.cancel()
             self._window.pop_finished()
@@ -231,11 +233,6 @@ class Loader:
 
     def _new_window(self, state: LoadState) -> Window:
         return Window(state, self._dead_letter, all_or_none=self._transactions is not None)
-
-    async def _run(self) -> None:
-        while (failure := await self._attempt()) is not None:
-            if not self._begin_again():
-                raise failure
 
     def _begin_again(self) -> bool:
         """Go back to the last commit, to leave out newly refused rows; False if that cannot be."""

@@ -22,7 +22,7 @@ import threading
 import zipfile
 from codecs import BOM_UTF16_BE, BOM_UTF16_LE
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path, PurePath
@@ -182,18 +182,15 @@ def members(file: str, interrupt: threading.Event, pattern: str | None) -> Itera
             return
         archive = stack.enter_context(_archive(on_disk(stream, stack)))
         wanted = [info for info in archive.infolist() if _is_data(info, pattern)]
-        _refuse_same_names([info.filename for info in wanted])
+        names = Counter(info.filename for info in wanted)
+        if twice := [name for name, count in names.items() if count > 1]:
+            # A position in one of them would be taken for another's.
+            raise SourceError(
+                f"the archive has several members {printable(twice[0])!r}",
+                advice="unpack it, and load the files themselves",
+            )
         for info in wanted:
             yield Member(file, info.filename, _opener(archive, info), lambda: raw.consumed)
-
-
-def _refuse_same_names(names: Sequence[str]) -> None:
-    """Refuse members of one name: a position in one of them would be taken for another's."""
-    if twice := [name for name, count in Counter(names).items() if count > 1]:
-        raise SourceError(
-            f"the archive has several members {printable(twice[0])!r}",
-            advice="unpack it, and load the files themselves",
-        )
 
 
 def on_disk(stream: io.BufferedIOBase, stack: ExitStack) -> io.BufferedIOBase:

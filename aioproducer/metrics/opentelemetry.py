@@ -89,7 +89,10 @@ class TracingInterceptor:
         propagate.inject(carrier, trace.set_span_in_context(span))
         context = {name: value.encode() for name, value in carrier.items()}
         if _CORRELATION in context and span.is_recording():
-            self._remember(context[_CORRELATION], span)
+            if len(self._open) >= _MOST_OPEN:
+                # A later interceptor removes our headers: their records cannot be distinguished.
+                self._open.pop(next(iter(self._open))).end()
+            self._open[context[_CORRELATION]] = span
         else:
             span.end()
         return Record(
@@ -122,12 +125,6 @@ class TracingInterceptor:
         """End the open spans."""
         while self._open:
             self._open.popitem()[1].end()
-
-    def _remember(self, mark: bytes, span: Span) -> None:
-        if len(self._open) >= _MOST_OPEN:
-            # A later interceptor removes our headers: their records cannot be distinguished.
-            self._open.pop(next(iter(self._open))).end()
-        self._open[mark] = span
 
 
 def observe(producer: Measured, meter_provider: MeterProvider | None = None) -> None:

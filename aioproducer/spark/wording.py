@@ -35,19 +35,15 @@ def option_errors(kafka: Mapping[str, str]) -> Iterator[None]:
     try:
         yield
     except KafkaError as error:
-        _reword(error, kafka)
+        for each in chain_of(error):
+            if isinstance(each, KafkaError):
+                each.args = (_reworded(each.message, each, kafka), *each.args[1:])
+                if each.advice:
+                    each.advice = _reworded(each.advice, each, kafka)
         if isinstance(error, ConfigError):
             # Its cause may quote the value too.
             error.__cause__, error.__suppress_context__ = None, True
         raise
-
-
-def _reword(error: KafkaError, kafka: Mapping[str, str]) -> None:
-    for each in chain_of(error):
-        if isinstance(each, KafkaError):
-            each.args = (_reworded(each.message, each, kafka), *each.args[1:])
-            if each.advice:
-                each.advice = _reworded(each.advice, each, kafka)
 
 
 def _reworded(text: str, error: KafkaError, kafka: Mapping[str, str]) -> str:

@@ -77,6 +77,8 @@ def answer_kafka_errors(
 
 def _log_answer(app: Starlette, request: Request, error: KafkaError, status: int) -> None:
     kind = type(error).__name__
+    # The route as declared: paths that clients choose are kept out of the log.
+    path = getattr(request.scope.get("route"), "path", None)
     limited.write(
         app,
         logging.WARNING,
@@ -84,7 +86,7 @@ def _log_answer(app: Starlette, request: Request, error: KafkaError, status: int
         f"{kind} {status}",
         "%s %s is answered with %d: %s: %s",
         request.method,
-        _path_of(request),
+        path if isinstance(path, str) else "a request",
         status,
         kind,
         error,
@@ -109,9 +111,3 @@ def _retry_rank(error: KafkaError) -> int:
     """Return how much another try may help: not at all, with another event, or later."""
     refusal = Refusal.of(error)
     return 0 if refusal is None else {500: 1, 503: 3}.get(refusal.status, 2)
-
-
-def _path_of(request: Request) -> str:
-    """Return the route as declared; paths that clients choose are kept out of the log."""
-    path = getattr(request.scope.get("route"), "path", None)
-    return path if isinstance(path, str) else "a request"

@@ -148,7 +148,14 @@ class LiveStats:
                 "refused": refusals.total,
             },
             "latency_ms": self._latency(sample),
-            "buffer": _buffer(statistics),
+            "buffer": {
+                "used": statistics.buffer_total - statistics.buffer_available,
+                "total": statistics.buffer_total,
+                "waiting": statistics.waiting_for_memory,
+                "queued": statistics.records_queued,
+                "in_flight": statistics.records_in_flight,
+                "oldest_s": max((p.oldest_s for p in statistics.partitions.values()), default=0.0),
+            },
             "topics": list(_topics(topics, before, sample)),
             "topics_left_out": max(0, len(topics) - TOPICS_SHOWN),
             "brokers": list(_brokers(before, sample)),
@@ -162,17 +169,6 @@ class LiveStats:
 
 
 _SHARES = (("p50", 0.5), ("p95", 0.95), ("p99", 0.99), ("max", 1.0))
-
-
-def _buffer(statistics: Statistics) -> dict[str, float]:
-    return {
-        "used": statistics.buffer_total - statistics.buffer_available,
-        "total": statistics.buffer_total,
-        "waiting": statistics.waiting_for_memory,
-        "queued": statistics.records_queued,
-        "in_flight": statistics.records_in_flight,
-        "oldest_s": max((each.oldest_s for each in statistics.partitions.values()), default=0.0),
-    }
 
 
 def _topics(

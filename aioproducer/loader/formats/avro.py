@@ -60,7 +60,9 @@ def avro_rows(stream: io.BufferedIOBase, skip: int = 0) -> Iterator[tuple[int, l
         decoder = _Decoder(fastavro, container.schema, bounds)
         seen = 0
         for count, content in container.blocks():
-            _check_count(count, content, bounds)
+            most = len(content) // bounds.min_bytes if bounds.min_bytes else _MAX_EMPTY_ROWS
+            if count > most:
+                raise ValueError(f"a block of {len(content)} bytes says that it has {count} rows")
             first_row = max(seen, skip) + 1
             seen += count
             if seen > skip:
@@ -159,14 +161,6 @@ def _decimal(data: bytes, schema: dict[str, Any], _: object = None) -> Decimal:
 def _uuid(data: bytes, schema: object, _: object = None) -> UUID | bytes:
     """Return the UUID that a fixed is, which fastavro leaves as bytes."""
     return UUID(bytes=data) if len(data) == 16 else data
-
-
-def _check_count(count: int, content: bytes, bounds: Bounds) -> None:
-    most = len(content) // bounds.min_bytes if bounds.min_bytes else _MAX_EMPTY_ROWS
-    if count > most:
-        raise SourceError(
-            f"not readable as Avro: a block of {len(content)} bytes says that it has {count} rows"
-        )
 
 
 def _chunks(

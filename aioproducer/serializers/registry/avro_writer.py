@@ -318,7 +318,9 @@ class _Union:
         if order is None:
             if len(self._orders) > 1000:  # classes that are made anew, again and again
                 self._orders.clear()
-            order = self._orders[kind] = self._order(kind)
+            # In the union's order, those for this Python type first.
+            order = sorted(self._branches, key=lambda branch: _distance(branch, kind))
+            self._orders[kind] = order
         if self._is_forked or self._several:
             with out.attempts if isinstance(out, _Output) else _Attempts() as attempts:
                 self._put_by_fit(out, data, order, attempts)
@@ -373,10 +375,6 @@ class _Union:
                 return
             failed[branch] = made
         self._refuse(data, failed)
-
-    def _order(self, kind: type) -> list[_Branch]:
-        """Return the branches in the union's order, those for this Python type first."""
-        return sorted(self._branches, key=lambda branch: _distance(branch, kind))
 
     def _named(self, name: Any) -> _Branch | None:
         """Return the branch that is meant by a name; a name without namespace must be unique."""

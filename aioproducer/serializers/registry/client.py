@@ -16,6 +16,7 @@ import ssl
 import time
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from math import inf
 from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
 from urllib.parse import quote
@@ -413,7 +414,11 @@ class SchemaRegistry:
             if len(lengths) >= _MOST_REFERENCES:
                 raise SchemaRegistryError(f"a schema refers to more than {_MOST_REFERENCES} others")
             lengths[place] = 0
-            version = await self._referenced_version(*place, schema_format)
+            # It may be deleted as long as it is not erased; as Java's client.
+            version = await self._once(
+                ("version", *place, schema_format, "deleted"),
+                partial(self._version, *place, schema_format, "deleted=true"),
+            )
             lengths[place] = len(version.schema.text)
             if sum(lengths.values()) > _MOST_REFERENCED:
                 raise SchemaRegistryError(
@@ -421,15 +426,6 @@ class SchemaRegistry:
                 )
             await self._collect(version.schema, found, lengths, schema_format)
             found[place] = (reference, version.schema)
-
-    async def _referenced_version(
-        self, subject: str, version: int, schema_format: str | None
-    ) -> RegisteredSchema:
-        """Return a version, which may be deleted as long as it is not erased; as Java's client."""
-        return await self._once(
-            ("version", subject, version, schema_format, "deleted"),
-            lambda: self._version(subject, version, schema_format, "deleted=true"),
-        )
 
     async def _version(
         self, subject: str, version: int | str, schema_format: str | None, *query: str

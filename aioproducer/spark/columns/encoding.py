@@ -94,7 +94,12 @@ def encoded_parts(
             columns = tuple(each for each in names if each not in RECORD_COLUMNS)
             if twice := [each for each, count in Counter(columns).items() if count > 1]:
                 raise SerializationError(f"there are several columns {twice[0]!r}")
-        _check_kinds([field for field in fields if field[0] in (columns or (part,))])
+        for column, kind in fields:
+            if column in (columns or (part,)) and (found := _WITHOUT_VALUE.search(kind)):
+                raise SerializationError(
+                    f"column {column!r} is {kind}: values of type {found[0]} cannot be encoded",
+                    advice="cast the column first; to_json makes a string of a variant",
+                )
         if columns:
             fields = [field for field in fields if field[0] not in columns]
             fields = [*fields, (part, "binary")]
@@ -103,15 +108,6 @@ def encoded_parts(
         message = own.get(f"{part}.message")
         parts.append(EncodedPart(part, name.lower(), subject, schema, columns, message))
     return list(fields), tuple(parts)
-
-
-def _check_kinds(fields: Sequence[tuple[str, str]]) -> None:
-    for name, kind in fields:
-        if found := _WITHOUT_VALUE.search(kind):
-            raise SerializationError(
-                f"column {name!r} is {kind}: values of type {found[0]} cannot be encoded",
-                advice="cast the column first; to_json makes a string of a variant",
-            )
 
 
 def encode_batches(

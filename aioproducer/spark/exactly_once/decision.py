@@ -16,7 +16,7 @@ import base64
 import itertools
 import re
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from aioproducer._util.varints import read_varint, unzigzag, varint, zigzag
@@ -121,7 +121,8 @@ def encode(decision: Decision, names: TransactionNames) -> list[str]:
         content += varint(number)
     content += owner + b"".join(bytes.fromhex(worker) for worker in workers)
     for column in zip(*rows, strict=True):
-        content += _differences(column)
+        for last, value in itertools.pairwise((0, *column)):
+            content += varint(zigzag(value - last))
     if len(content) > _LONGEST:
         raise DecisionRecordError(
             f"the {len(parts)} transactions of epoch {decision.epoch} take too much room to record",
@@ -194,11 +195,6 @@ def _piece(text: str | None) -> tuple[int, int, str]:
     if found is None:
         raise ValueError("a piece of it is something else")
     return int(found[1]), int(found[2]), found[3]
-
-
-def _differences(column: Sequence[int]) -> bytes:
-    pairs = itertools.pairwise((0, *column))
-    return b"".join(varint(zigzag(value - last)) for last, value in pairs)
 
 
 def _numbers(content: bytes, at: int) -> Iterator[tuple[int, int]]:
