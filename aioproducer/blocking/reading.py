@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import AsyncIterator, Iterable
+from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING
 
@@ -38,7 +39,9 @@ class BlockReader:
                 end = error
             if not block:
                 break
-            self._hand_over(block)
+            while not self._thread.wait(lambda s: self._room.acquire(timeout=s), None):
+                self._thread.check_alive()
+            self._thread.post(partial(self._blocks.put_nowait, block))
         self._thread.post(lambda: self._blocks.put_nowait(end))
 
     def end(self) -> None:
@@ -53,8 +56,3 @@ class BlockReader:
             self._room.release()
         if block is not None:
             raise block
-
-    def _hand_over(self, block: list[Item]) -> None:
-        while not self._thread.wait(lambda s: self._room.acquire(timeout=s), None):
-            self._thread.check_alive()
-        self._thread.post(lambda: self._blocks.put_nowait(block))

@@ -82,7 +82,10 @@ def parse_jaas(line: str, mechanism: str) -> JaasLogin:
             advice=f"set sasl_mechanism to {' or '.join(known.mechanisms)}, or name the module of "
             f"{mechanism}",
         )
-    options = _options(tokens[2:-1])
+    given = tokens[2:-1]
+    if len(given) % 3 or any(sign != "=" for sign in given[1::3]):
+        raise ConfigError(f"{_NAME}: after the module come options of the form name=value, then ;")
+    options = dict(zip(given[::3], given[2::3], strict=True))
     for name in options:
         if name not in known.options and not name.startswith(known.prefixes or ("\0",)):
             # A name that no module has may be a piece of a password with a quote in it.
@@ -108,9 +111,3 @@ def _tokens(line: str) -> list[str]:
         elif plain := found[3] or found[4]:
             tokens.append(plain)
     return tokens
-
-
-def _options(tokens: list[str]) -> Mapping[str, str]:
-    if len(tokens) % 3 or any(sign != "=" for sign in tokens[1::3]):
-        raise ConfigError(f"{_NAME}: after the module come options of the form name=value, then ;")
-    return dict(zip(tokens[::3], tokens[2::3], strict=True))

@@ -27,8 +27,14 @@ def reporters_of(given: Iterable[object]) -> tuple[object, ...]:
     for each in given:
         if each in OF_JAVA:
             _log.info("metric_reporters: %s is left out, as there is no JMX outside Java", each)
-        else:
-            reporters.append(_checked(_made(each) if isinstance(each, str) else each))
+            continue
+        made = _made(each) if isinstance(each, str) else each
+        if isinstance(made, type):
+            raise ConfigError(f"metric_reporters takes objects or names, not the class {made!r}")
+        if not any(callable(getattr(made, name, None)) for name in ("init", "metric_change")):
+            raise ConfigError(f"metric_reporters: {made!r} has neither init nor metric_change")
+        refuse_coroutines(made, METHODS)
+        reporters.append(made)
     return tuple(reporters)
 
 
@@ -43,12 +49,3 @@ def _made(name: str) -> object:
             f"metric_reporters: {name!r} cannot be made ({type(error).__name__}: {error})",
             advice="Name a class of an importable module, which needs no arguments.",
         ) from error
-
-
-def _checked(reporter: object) -> object:
-    if isinstance(reporter, type):
-        raise ConfigError(f"metric_reporters takes objects or names, not the class {reporter!r}")
-    if not any(callable(getattr(reporter, name, None)) for name in ("init", "metric_change")):
-        raise ConfigError(f"metric_reporters: {reporter!r} has neither init nor metric_change")
-    refuse_coroutines(reporter, METHODS)
-    return reporter

@@ -148,16 +148,13 @@ class LoadTransactions:
         if self._transaction is not None:
             content = {"source": self._source, "inputs": self._inputs, **state.as_dict()}
             await self._position.write(self._transaction, state.settled.rows, _text_of(content))
-            await self._commit_transaction()
+            try:
+                await self._producer.commit_transaction()
+            except (CommitOutcomeUnknownError, KafkaTimeoutError) as error:
+                # It may be committed: nothing is left to abort, and the position is read anew.
+                self._transaction, self.is_usable = None, False
+                raise error.with_context(advice=_RUN_AGAIN) from error.__cause__
             self._transaction, self.committed = None, state
-
-    async def _commit_transaction(self) -> None:
-        try:
-            await self._producer.commit_transaction()
-        except (CommitOutcomeUnknownError, KafkaTimeoutError) as error:
-            # It may be committed: there is nothing to abort, and the position has to be read anew.
-            self._transaction, self.is_usable = None, False
-            raise error.with_context(advice=_RUN_AGAIN) from error.__cause__
 
 
 def _text_of(content: Mapping[str, Any]) -> str:

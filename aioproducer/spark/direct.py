@@ -50,27 +50,13 @@ class DirectEpochs:
         producer, decided = self._begun(plan)
         if decided.is_decided(epoch.epoch, owner):
             return None
-        names = TransactionNames(plan.prefix or "")
-        (record,) = encode(Decision(epoch.epoch, owner, ()), names)
-        offsets = {TopicPartition(plan.marker_topic, 0): OffsetAndMetadata(epoch.epoch + 1, record)}
-
-        def write(refused: Refused, _: int) -> TaskReport:
-            try:
-                producer.begin_transaction()
-                try:
-                    report = send_rows(producer, plan, _PLACE, iter(kept), refused)
-                    producer.send_offsets_to_transaction(offsets, names.prefix)
-                except BaseException:
-                    producer.abort_transaction()
-                    raise
-                self._commit(producer, epoch.epoch)
-            except FENCED as error:
-                raise superseded(epoch.epoch) from error
-            return report
-
         try:
+            decision = Decision(epoch.epoch, owner, ())
             kept = list(batches)
-            report = written_without_refused(write, lambda: True)
+            report = written_without_refused(
+                lambda refused, _: self._written(producer, plan, decision, kept, refused),
+                lambda: True,
+            )
         except BaseException:
             self.leave()
             raise
@@ -87,6 +73,32 @@ class DirectEpochs:
         # Spark drops the function of a query that has ended, and does not call it before.
         if self._producer is not None:
             self._producer._close_soon()
+
+    def _written(
+        self,
+        producer: Producer,
+        plan: SinkPlan,
+        decision: Decision,
+        batches: Iterable[pa.RecordBatch],
+        refused: Refused,
+    ) -> TaskReport:
+        names = TransactionNames(plan.prefix or "")
+        (record,) = encode(decision, names)
+        offsets = {
+            TopicPartition(plan.marker_topic, 0): OffsetAndMetadata(decision.epoch + 1, record)
+        }
+        try:
+            producer.begin_transaction()
+            try:
+                report = send_rows(producer, plan, _PLACE, iter(batches), refused)
+                producer.send_offsets_to_transaction(offsets, names.prefix)
+            except BaseException:
+                producer.abort_transaction()
+                raise
+            self._commit(producer, decision.epoch)
+        except FENCED as error:
+            raise superseded(decision.epoch) from error
+        return report
 
     def _commit(self, producer: Producer, epoch: int) -> None:
         try:

@@ -168,7 +168,12 @@ class _Sending:
     async def run(self) -> Sent:
         while not self._ended:
             self._run = self._new_run()
-            await self._record_outcomes(await self._completed())
+            result = await self._completed()
+            if failed := sorted([*result.failed, *self._refused], key=lambda each: each.index):
+                await self._send_dead_letters(failed)
+            self._refused.clear()
+            self._unfit.clear()
+            self._window.clear()
         return self._sent
 
     def _new_run(self) -> BulkRun:
@@ -291,14 +296,6 @@ class _Sending:
             for start in range(begin, end, _ROWS_AT_ONCE):
                 yield start, min(start + _ROWS_AT_ONCE, end)
             begin = end + 1
-
-    async def _record_outcomes(self, result: SendManyResult) -> None:
-        """Count rows that have their outcome, and send refused ones to the dead letters."""
-        if failed := sorted([*result.failed, *self._refused], key=lambda each: each.index):
-            await self._send_dead_letters(failed)
-        self._refused.clear()
-        self._unfit.clear()
-        self._window.clear()
 
     async def _send_dead_letters(self, failed: list[FailedRecord]) -> None:
         if not all(isinstance(each.error, _THE_ROWS_OWN) for each in failed):

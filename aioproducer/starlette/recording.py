@@ -15,7 +15,6 @@ from aioproducer.starlette.live_stats import History
 
 if TYPE_CHECKING:
     from aioproducer.client.producer import Producer
-    from aioproducer.runtime.engine import ProducerEngine
 
 EVERY_S = 1.0
 
@@ -46,16 +45,14 @@ class Recording:
     def _record(self, producer: Producer) -> None:
         loop = asyncio.get_running_loop()
         if (engine := producer._engine) is not None:
-            self._add(engine, loop.time())
+            stats, pool = engine.stats, engine.pool
+            used = (pool.total - pool.available) / pool.total if pool.total else 0.0
+            times = stats.delivery_times.snapshot()
+            self.history.add(loop.time(), stats.records_acknowledged, times, used)
         if producer._state_name == "closed":
             self.stop()
         else:
             self._timer = loop.call_later(EVERY_S, self._record, producer)
-
-    def _add(self, engine: ProducerEngine, now: float) -> None:
-        stats, pool = engine.stats, engine.pool
-        used = (pool.total - pool.available) / pool.total if pool.total else 0.0
-        self.history.add(now, stats.records_acknowledged, stats.delivery_times.snapshot(), used)
 
 
 @contextmanager

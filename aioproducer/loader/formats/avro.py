@@ -56,7 +56,9 @@ def avro_rows(stream: io.BufferedIOBase, skip: int = 0) -> Iterator[tuple[int, l
     fastavro = imported("fastavro", "Avro", "schema-registry")
     try:
         container = Container(stream)
-        bounds = _checked(container.schema)
+        if not isinstance(container.schema, dict) or container.schema.get("type") != "record":
+            raise SourceError("its schema is no record: there are no columns")
+        bounds = bounds_of(resolve(container.schema)[0])
         decoder = _Decoder(fastavro, container.schema, bounds)
         seen = 0
         for count, content in container.blocks():
@@ -79,12 +81,6 @@ def avro_rows(stream: io.BufferedIOBase, skip: int = 0) -> Iterator[tuple[int, l
 
 
 _DAMAGED: Final = (ValueError, EOFError, TypeError, KeyError, IndexError, ArithmeticError)
-
-
-def _checked(schema: Any) -> Bounds:
-    if not isinstance(schema, dict) or schema.get("type") != "record":
-        raise SourceError("its schema is no record: there are no columns")
-    return bounds_of(resolve(schema)[0])
 
 
 class _Decoder:
