@@ -19,29 +19,15 @@ from aioproducer._checks.extras import required
 with required(__name__, "fastapi"):
     from fastapi import Depends
 
+from aioproducer import starlette
 from aioproducer.client.producer import Producer
-from aioproducer.starlette import (
-    PROXY_HEADERS,
-    LivePage,
-    ProducerLifespan,
-    Refusal,
-    answer_kafka_errors,
-    producer_of,
-    publish_quietly,
-    take_token,
-)
 
-__all__ = [
-    "PROXY_HEADERS",
-    "LivePage",
-    "ProducerDependency",
-    "ProducerLifespan",
-    "Refusal",
-    "answer_kafka_errors",
-    "producer_of",
-    "publish_quietly",
-    "take_token",
-]
+# The star form is what makes these names part of this module for type checkers (PEP 561).
+from aioproducer.starlette import *  # noqa: F403
+from aioproducer.starlette import producer_of
+
+__all__ = ["ProducerDependency"]
+__all__ += starlette.__all__
 
 ProducerDependency: TypeAlias = Annotated[Producer, Depends(producer_of)]
 """The application's producer as a parameter of a handler; `producer_of` is what tests override."""

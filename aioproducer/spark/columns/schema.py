@@ -11,7 +11,7 @@ import re
 from collections import Counter
 from collections.abc import Sequence
 from difflib import get_close_matches
-from typing import Final, NamedTuple
+from typing import Final
 
 from aioproducer.errors import SerializationError
 from aioproducer.records.arrow_layout import ArrowColumns
@@ -20,26 +20,18 @@ _TEXT: Final = r"(string( collate \w+)?|varchar\(\d+\)|char\(\d+\))"
 _BYTES: Final = rf"(binary|{_TEXT})"
 
 
-class _Column(NamedTuple):
-    pattern: re.Pattern[str]
-    wanted: str
-
-
 _COLUMNS: Final = {
-    "value": _Column(re.compile(_BYTES), "binary or string"),
-    "key": _Column(re.compile(_BYTES), "binary or string"),
-    "topic": _Column(re.compile(_TEXT), "string"),
-    "partition": _Column(re.compile("tinyint|smallint|int|bigint"), "int"),
-    "headers": _Column(
-        re.compile(
-            rf"array<struct<key:{_TEXT},value:{_BYTES}>>|map<{_TEXT},{_BYTES}>", re.IGNORECASE
-        ),
+    "value": (_BYTES, "binary or string"),
+    "key": (_BYTES, "binary or string"),
+    "topic": (_TEXT, "string"),
+    "partition": ("tinyint|smallint|int|bigint", "int"),
+    "headers": (
+        rf"(?i:array<struct<key:{_TEXT},value:{_BYTES}>>|map<{_TEXT},{_BYTES}>)",
         "array<struct<key:string,value:binary>>, or map<string,binary> or map<string,string>",
     ),
-    "timestamp": _Column(
-        re.compile("timestamp|bigint"), "timestamp, or bigint milliseconds since the epoch"
-    ),
+    "timestamp": ("timestamp|bigint", "timestamp, or bigint milliseconds since the epoch"),
 }
+"""The types that a column may have, as a pattern and as text."""
 
 RECORD_COLUMNS: Final = frozenset(_COLUMNS)
 """Columns that are parts of a record."""
@@ -69,8 +61,7 @@ def plan_columns(fields: Sequence[tuple[str, str]], topic: str | None) -> ArrowC
 
 
 def _check(name: str, kind: str, names: list[str]) -> None:
-    column = _COLUMNS.get(name)
-    if column is None:
+    if name not in _COLUMNS:
         nearest = get_close_matches(name.lower(), _COLUMNS, n=1, cutoff=0.6)
         hint = f"; did you mean {nearest[0]!r}?" if nearest else ""
         raise SerializationError(
@@ -79,10 +70,11 @@ def _check(name: str, kind: str, names: list[str]) -> None:
         )
     if Counter(names)[name] > 1:
         raise SerializationError(f"there are {Counter(names)[name]} columns {name!r}")
-    if kind not in {"void", "null"} and not column.pattern.fullmatch(kind):
+    pattern, wanted = _COLUMNS[name]
+    if kind not in {"void", "null"} and not re.fullmatch(pattern, kind):
         # Spark casts a struct to a string such as `{1, a}`.
         is_nested = name in {"key", "value"} and _NESTED.match(kind)
         raise SerializationError(
-            f"column {name!r} is {kind}; it has to be {column.wanted}",
+            f"column {name!r} is {kind}; it has to be {wanted}",
             advice=f"make JSON of it: to_json({name})" if is_nested else "cast the column first",
         )
