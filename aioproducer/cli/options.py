@@ -244,9 +244,7 @@ def pair(text: str, option: str) -> tuple[str, str]:
 
 def names(text: str | None) -> tuple[str, ...]:
     """Split `a,b` or `a+b` into names."""
-    if not text:
-        return ()
-    return tuple(name for name in text.replace("+", ",").split(",") if name)
+    return tuple(name for name in (text or "").replace("+", ",").split(",") if name)
 
 
 def headers(texts: Sequence[str] | None) -> tuple[tuple[str, bytes | None], ...]:

@@ -71,9 +71,7 @@ def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
 def _unescaped(text: str) -> str:
     def character(match: re.Match[str]) -> str:
         escape = match[1]
-        if len(escape) > 1:
-            return chr(int(escape[1:], 16))
-        return _ESCAPES.get(escape, escape)
+        return chr(int(escape[1:], 16)) if len(escape) > 1 else _ESCAPES.get(escape, escape)
 
     plain = _ESCAPE.sub(character, text)
     # Java's characters are UTF-16 units: two escapes may make up one character.

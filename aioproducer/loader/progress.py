@@ -51,9 +51,7 @@ class Progress:
     @property
     def fraction(self) -> float | None:
         """The share of the input that was read, 0 to 1; None when its size is not known."""
-        if not self.input_total:
-            return None
-        return min(1.0, self.input_bytes / self.input_total)
+        return min(1.0, self.input_bytes / self.input_total) if self.input_total else None
 
 
 @dataclass(slots=True)

@@ -67,8 +67,7 @@ def write_permission(
         )
     if not allowed & 1 << _WRITE:
         found = f"{principal} may not WRITE to the topic"
-        failure = CheckFailedError("write-unauthorized", found)
-        return failure.finding("authorization", name)
+        return CheckFailedError("write-unauthorized", found).finding("authorization", name)
     return Finding.good("authorization", name, f"{principal} may WRITE to the topic")
 
 

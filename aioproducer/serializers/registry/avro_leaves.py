@@ -65,10 +65,8 @@ def leaf(schema: Any) -> Write:
         prepare = _decimal(schema, expected) if _is_decimal(schema) else None
     elif logical == "uuid" and (kind == "string" or (kind == "fixed" and schema["size"] == 16)):
         prepare = _uuid(kind, expected)
-    elif logical is not None:
-        prepare = by_fastavro(schema, kind, expected)
     else:
-        prepare = None
+        prepare = None if logical is None else by_fastavro(schema, kind, expected)
 
     def write(out: bytearray, data: Any) -> None:
         if kind != "enum" and is_wrapper(data):

@@ -194,8 +194,7 @@ class SchemaRegistry:
         Raises:
             IncompatibleSchemaError: readers of an earlier version would break; `details` says why.
         """
-        answer = await self._register(subject, schema, normalize)
-        return int(answer["id"])
+        return int((await self._register(subject, schema, normalize))["id"])
 
     async def ensure(
         self, subject: str, schema: Schema, *, normalize: bool = False
@@ -302,8 +301,7 @@ class SchemaRegistry:
             return ()
         messages = answer.get("messages")
         texts = [str(text) for text in messages[:50]] if isinstance(messages, list) else []
-        found = [detail for text in texts for detail in details_in(text)]
-        return tuple(found) or _UNSAID
+        return tuple(detail for text in texts for detail in details_in(text)) or _UNSAID
 
     async def referenced(
         self, schema: Schema, *, schema_format: str | None = None
