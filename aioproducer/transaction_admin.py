@@ -11,22 +11,13 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from typing import TYPE_CHECKING, Any, Self, Unpack
 
+from aioproducer import errors
 from aioproducer._util.arguments import index_of
 from aioproducer._util.secrets import hides_arguments
 from aioproducer.config import ConfigInput, configured
 from aioproducer.core.transactions import coordinator_queries
 from aioproducer.core.transactions.prepared import PreparedOutcome, prepared_outcome
 from aioproducer.core.transactions.requests import CoordinatorKind
-from aioproducer.errors import (
-    IllegalStateError,
-    InvalidProducerEpochError,
-    InvalidProducerIdMappingError,
-    InvalidTxnStateError,
-    PreparedTransactionEndedError,
-    PreparedTransactionUnknownError,
-    ProducerFencedError,
-    UnknownProducerIdError,
-)
 from aioproducer.runtime.tasks.coordinator_client import CoordinatorClient
 from aioproducer.types import (
     OffsetAndMetadata,
@@ -39,11 +30,11 @@ if TYPE_CHECKING:
     from aioproducer.config.option_types import ProducerOptions
 
 _NOT_OURS_ANY_MORE = (
-    InvalidProducerEpochError,
-    InvalidProducerIdMappingError,
-    InvalidTxnStateError,
-    ProducerFencedError,
-    UnknownProducerIdError,
+    errors.InvalidProducerEpochError,
+    errors.InvalidProducerIdMappingError,
+    errors.InvalidTxnStateError,
+    errors.ProducerFencedError,
+    errors.UnknownProducerIdError,
 )
 
 
@@ -185,7 +176,7 @@ class TransactionAdmin:
 
     def _asks(self) -> CoordinatorClient:
         if self._client is None:
-            raise IllegalStateError(
+            raise errors.IllegalStateError(
                 "the TransactionAdmin is not open", advice="use it by `async with`"
             )
         self._client.check_loop()
@@ -214,21 +205,21 @@ class TransactionAdmin:
 
 def _ended_error(
     prepared: PreparedTransaction, outcome: PreparedOutcome
-) -> PreparedTransactionEndedError | PreparedTransactionUnknownError:
+) -> errors.PreparedTransactionEndedError | errors.PreparedTransactionUnknownError:
     name = f"the prepared transaction of {prepared.transactional_id!r}"
     match outcome:
         case PreparedOutcome.COMMITTED:
-            return PreparedTransactionEndedError(
+            return errors.PreparedTransactionEndedError(
                 f"{name} cannot be aborted: it is committed, all of it is visible"
             )
         case PreparedOutcome.ABORTED:
-            return PreparedTransactionEndedError(
+            return errors.PreparedTransactionEndedError(
                 f"{name} cannot be committed: it was aborted, nothing of it is visible",
                 advice="Do its work again; unless it was aborted on purpose, it took longer than "
                 "transaction_timeout_ms.",
             )
         case _:
-            return PreparedTransactionUnknownError(f"{name} is {outcome.value}")
+            return errors.PreparedTransactionUnknownError(f"{name} is {outcome.value}")
 
 
 @hides_arguments

@@ -24,15 +24,10 @@ from contextlib import AbstractContextManager
 from math import inf
 from typing import Any, TypeVar
 
+from aioproducer import errors
 from aioproducer._util import log
 from aioproducer._util.clock import SystemClock, use_system_clock
 from aioproducer.config import ProducerConfig
-from aioproducer.errors import (
-    ForkedError,
-    IllegalStateError,
-    KafkaTimeoutError,
-    ProducerClosedError,
-)
 from aioproducer.runtime.tasks.closing import silence, tasks_named
 from aioproducer.types import Persistence
 
@@ -127,7 +122,7 @@ class LoopThread:
         while not self._ready.wait(_CHECK_INTERVAL_S):
             self.check_alive()
         if self._loop is None:
-            raise IllegalStateError(
+            raise errors.IllegalStateError(
                 "no event loop can run in a new thread: one runs already in the thread of the "
                 "system that both share, as gevent and eventlet make threads",
                 advice="run no event loop beside the blocking producers of the process",
@@ -232,7 +227,7 @@ class LoopThread:
     def check_alive(self) -> None:
         """Raise when the thread will never answer."""
         if self.forked:
-            raise ForkedError(
+            raise errors.ForkedError(
                 "this producer was started before fork(); its thread is the parent's",
                 advice="create a producer in each process after the fork",
             )
@@ -248,7 +243,7 @@ class LoopThread:
         self._unanswered += 1
         self.post(self._on_turn)
         if (self._unanswered - 1) * _CHECK_INTERVAL_S >= self._stall_timeout_s:
-            raise KafkaTimeoutError(
+            raise errors.KafkaTimeoutError(
                 f"the producer's thread has been blocked for {self._stall_timeout_s:g} s, as by a "
                 "callback or a log handler; the call may take effect later",
                 advice="hold no lock during the call that callbacks or log handlers wait for",
@@ -261,7 +256,7 @@ class LoopThread:
     def check_may_wait(self) -> None:
         """Raise in the loop's own thread; warn once in another loop's thread, which it blocks."""
         if self.is_here:
-            raise IllegalStateError(
+            raise errors.IllegalStateError(
                 "a callback of the producer cannot wait for it: both run in the same thread",
                 advice="do it in another thread",
             )
@@ -347,5 +342,5 @@ def stall_timeout(config: ProducerConfig) -> float:
     return max(config.max_block_ms / 1000, _LEAST_STALL_TIMEOUT_S)
 
 
-def _ended() -> ProducerClosedError:
-    return ProducerClosedError("the producer's thread has ended")
+def _ended() -> errors.ProducerClosedError:
+    return errors.ProducerClosedError("the producer's thread has ended")

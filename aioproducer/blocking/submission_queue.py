@@ -17,17 +17,10 @@ import threading
 from collections import deque
 from typing import TYPE_CHECKING
 
+from aioproducer import errors
 from aioproducer._util.clock import Deadline
 from aioproducer.blocking.handle import DeliveryHandle, Refused, RefusedGroup
 from aioproducer.core.batching.outgoing import RecordParts
-from aioproducer.errors import (
-    BufferExhaustedError,
-    BufferFullError,
-    IllegalStateError,
-    KafkaError,
-    KafkaTimeoutError,
-    ProducerClosedError,
-)
 from aioproducer.metrics.totals import FailedBatch
 from aioproducer.runtime.send.appender import LOSSES
 from aioproducer.runtime.send.validation import partitioner_error
@@ -92,7 +85,7 @@ class SubmissionQueue:
         """Hand a record over; wait at most `max_block_ms` for space, not in the loop's thread."""
         with self._thread.lock:
             if self._closed:
-                raise ProducerClosedError
+                raise errors.ProducerClosedError
             if not self._waiters and self._has_room(size):
                 # In this order: a wake-up that an exception prevents is made up for by the next.
                 self._pending.append(entry)
@@ -102,7 +95,7 @@ class SubmissionQueue:
                     self._awake = True
                 return
             if self._thread.is_here:
-                raise BufferFullError(
+                raise errors.BufferFullError(
                     "the hand-over to the producer is full, and its own callbacks cannot wait",
                     topic=entry[1],
                     advice="send less in callbacks, or send from another thread",
@@ -132,9 +125,9 @@ class SubmissionQueue:
                 if waits:
                     self._waiters.remove(waiter)
         if waits and self._closed:
-            raise ProducerClosedError
+            raise errors.ProducerClosedError
         if waits:
-            raise BufferExhaustedError(
+            raise errors.BufferExhaustedError(
                 f"no memory became free within max_block_ms={self._max_block * 1000:.0f}",
                 topic=waiter.entry[1],
                 elapsed_ms=int(self._max_block * 1000),
@@ -212,7 +205,7 @@ class SubmissionQueue:
                 if outcome is None:
                     parts = (topic, key, value, headers, partition, timestamp_ms)
                     outcome = await self._append(parts, retry_until)
-            except KafkaError as error:
+            except errors.KafkaError as error:
                 outcome = self._refuse(topic, partition, error)
             except Exception as error:  # of a partitioner: it concerns one record
                 failure = partitioner_error(error).with_context(topic=topic)
@@ -225,18 +218,18 @@ class SubmissionQueue:
             engine.check_usable()
             try:
                 return await engine.appender.append(parts)
-            except BufferExhaustedError:
+            except errors.BufferExhaustedError:
                 await asyncio.sleep(_PAUSE_S)
-            except KafkaTimeoutError:
+            except errors.KafkaTimeoutError:
                 self.topics.pop(topic, None)
                 raise
         await asyncio.sleep(0)  # what waits for nothing would hold the loop up
         engine.check_usable()
         return engine.appender.append_nowait(parts)
 
-    def _refuse(self, topic: str, partition: int | None, error: KafkaError) -> Refused:
+    def _refuse(self, topic: str, partition: int | None, error: errors.KafkaError) -> Refused:
         transactions = self._engine.transactions
-        if transactions is not None and not isinstance(error, (*LOSSES, IllegalStateError)):
+        if transactions is not None and not isinstance(error, (*LOSSES, errors.IllegalStateError)):
             # Those that the appender has reported; no transaction may commit without any other
             # either.
             transactions.on_send_refused(transactions.manager.number, error)

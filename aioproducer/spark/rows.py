@@ -13,15 +13,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from aioproducer import errors
 from aioproducer._util.causes import root_of
-from aioproducer.errors import (
-    InvalidProducerEpochError,
-    KafkaError,
-    ProducerFencedError,
-    SerializationError,
-    TransactionAbortableError,
-    TransactionAbortedError,
-)
 from aioproducer.loader.window import CONSEQUENCES
 from aioproducer.types import HeaderPairs
 
@@ -43,13 +36,13 @@ _AFTER_TIMEOUT: Final = (
     "than kafka.transaction.timeout.ms (raise that, or write with more partitions), or by a later "
     "attempt, query or job with the same transactional.id.prefix"
 )
-_ENDED_BY_OTHERS: Final = (InvalidProducerEpochError, ProducerFencedError)
+_ENDED_BY_OTHERS: Final = (errors.InvalidProducerEpochError, errors.ProducerFencedError)
 
 SENDING: Final = "TASK_PUT"
 """Kafka Connect's name of the step after the converters."""
 
 
-class RowError(KafkaError):
+class RowError(errors.KafkaError):
     """Rows were not delivered; names the Spark partition, the first such row and its key."""
 
 
@@ -74,7 +67,7 @@ class RefusedRow(NamedTuple):
         size: Its bytes, about, if it was refused before it became part of a batch.
     """
 
-    error: KafkaError
+    error: errors.KafkaError
     row: Row
     stage: str = SENDING
     size: int = 0
@@ -85,7 +78,7 @@ def read_row(batch: pa.RecordBatch, number: int, columns: ArrowColumns) -> Row:
     single = batch.slice(number, 1)
     try:
         return _first_row(single, columns)
-    except SerializationError:
+    except errors.SerializationError:
         return _first_row(single, replace(columns, headers=None))
 
 
@@ -158,12 +151,12 @@ def row_error(spark_partition: int, failed: Sequence[FailedRecord], window: RowW
     # One lost row may take its batch along, or its transaction: the others say nothing new.
     causes = [each for each in failed if not isinstance(each.error, CONSEQUENCES)]
     first = (causes or failed)[0]
-    error = root_of(first.error, CONSEQUENCES, KafkaError)
-    name = "" if type(error) is KafkaError else f"{type(error).__name__}: "
+    error = root_of(first.error, CONSEQUENCES, errors.KafkaError)
+    name = "" if type(error) is errors.KafkaError else f"{type(error).__name__}: "
     advice = error.advice
     if isinstance(error, _ENDED_BY_OTHERS):
         advice = advice or _AFTER_TIMEOUT
-    if isinstance(first.error, (TransactionAbortableError, TransactionAbortedError)):
+    if isinstance(first.error, (errors.TransactionAbortableError, errors.TransactionAbortedError)):
         advice = advice or _AFTER_ABORT
     others = f"; {len(failed) - 1} more failed" if len(failed) > 1 else ""
     found = RowError(
@@ -182,7 +175,7 @@ def row_error(spark_partition: int, failed: Sequence[FailedRecord], window: RowW
 def _key_of(window: RowWindow, number: int) -> str:
     try:
         key = window.row(number).key
-    except KafkaError:  # it cannot be read: the error says so
+    except errors.KafkaError:  # it cannot be read: the error says so
         return ""
     if key is None:
         return ""

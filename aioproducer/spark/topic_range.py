@@ -13,15 +13,9 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from typing import Final, NamedTuple, Self, TypeVar, cast
 
+from aioproducer import errors
 from aioproducer.config import ProducerConfig
 from aioproducer.core.transactions.coordinator_queries import CoordinatorQuery
-from aioproducer.errors import (
-    KafkaError,
-    KafkaTimeoutError,
-    LeaderNotAvailableError,
-    ProtocolError,
-    UnknownTopicOrPartitionError,
-)
 from aioproducer.errors.base import raise_for_code
 from aioproducer.records.batch import DecodedRecord
 from aioproducer.records.committed import (
@@ -110,14 +104,14 @@ class TopicRange:
             elif loop.time() - moved < self._config.call_timeout_ms / 1000:
                 await asyncio.sleep(_PAUSE_S)  # an open transaction may be in the way
             else:
-                raise KafkaTimeoutError(
+                raise errors.KafkaTimeoutError(
                     f"nothing to read at offset {at}", topic=self._topic, partition=partition
                 )
 
     def _leader(self, partition: int) -> int:
         leader = self._leaders.get(partition, -1)
         if leader < 0:  # or the answer leaves it out
-            raise LeaderNotAvailableError(topic=self._topic, partition=partition)
+            raise errors.LeaderNotAvailableError(topic=self._topic, partition=partition)
         return leader
 
     async def _repeated(self, attempt: Callable[[], Awaitable[_T]]) -> _T:
@@ -127,30 +121,30 @@ class TopicRange:
                 while True:
                     try:
                         return await attempt()
-                    except KafkaError as error:
+                    except errors.KafkaError as error:
                         if not error.retriable or isinstance(error, _MissingTopicError):
                             raise
                         last = f": {error}"
                     self._leaders = {}
                     await asyncio.sleep(_PAUSE_S)
         except TimeoutError:
-            raise KafkaTimeoutError(
+            raise errors.KafkaTimeoutError(
                 f"no answer within {self._config.call_bound}{last}", topic=self._topic
             ) from None
 
 
-class _MissingTopicError(UnknownTopicOrPartitionError):
+class _MissingTopicError(errors.UnknownTopicOrPartitionError):
     retriable = False
 
 
 def _leaders(topic: str) -> CoordinatorQuery[dict[int, int]]:
     def read(answer: Message) -> dict[int, int]:
         found = _first(cast(MetadataResponse, answer).topics)
-        if found.error_code == UnknownTopicOrPartitionError.code:
+        if found.error_code == errors.UnknownTopicOrPartitionError.code:
             raise _MissingTopicError(topic=topic)
         raise_for_code(found.error_code, topic=topic)
         if not found.partitions:
-            raise LeaderNotAvailableError(topic=topic)
+            raise errors.LeaderNotAvailableError(topic=topic)
         return {each.partition_index: each.leader_id for each in found.partitions}
 
     request = MetadataRequest(
@@ -187,5 +181,5 @@ def _fetch(
 
 def _first(answers: Sequence[_T]) -> _T:
     if not answers:
-        raise ProtocolError("a broker's answer is empty")
+        raise errors.ProtocolError("a broker's answer is empty")
     return answers[0]

@@ -5,21 +5,9 @@ from __future__ import annotations
 import ssl
 from collections.abc import Sequence
 
+from aioproducer import errors
 from aioproducer.cli.checkup.findings import CheckFailedError
 from aioproducer.cli.exit_codes import ExitCode
-from aioproducer.errors import (
-    AuthenticationError,
-    IllegalSaslStateError,
-    KafkaError,
-    NodeDisconnectedError,
-    NotKafkaError,
-    ProtocolError,
-    RequestTimeoutError,
-    SaslAuthenticationFailedError,
-    TlsError,
-    UnsupportedSaslMechanismError,
-    UnsupportedVersionError,
-)
 from aioproducer.errors.advice import ADVICE
 from aioproducer.net.dial.rejected import RefusedDialError
 from aioproducer.net.security.certificates import Certificate
@@ -38,7 +26,7 @@ def of_tls(error: OSError, chain: Sequence[Certificate]) -> CheckFailedError:
     return of_tls_error(error.error, lines)
 
 
-def of_tls_error(error: AuthenticationError, lines: tuple[str, ...]) -> CheckFailedError:
+def of_tls_error(error: errors.AuthenticationError, lines: tuple[str, ...]) -> CheckFailedError:
     """Explain a rejected TLS handshake that no broker certificate accounts for."""
     for code in ("tls-not-spoken", "tls-expected", "host-name-mismatch"):
         if error.advice == ADVICE[code]:
@@ -47,7 +35,7 @@ def of_tls_error(error: AuthenticationError, lines: tuple[str, ...]) -> CheckFai
     return CheckFailedError(code, error.message, None, *lines)
 
 
-def of_first_exchange(error: KafkaError, *, uses_tls: bool) -> CheckFailedError:
+def of_first_exchange(error: errors.KafkaError, *, uses_tls: bool) -> CheckFailedError:
     """Explain a broker that does not answer ApiVersions."""
     failure = of_exchange(error)
     if uses_tls and failure.code == "hung-up":
@@ -59,36 +47,38 @@ def of_first_exchange(error: KafkaError, *, uses_tls: bool) -> CheckFailedError:
     return failure
 
 
-def of_exchange(error: KafkaError) -> CheckFailedError:
+def of_exchange(error: errors.KafkaError) -> CheckFailedError:
     """Explain a request that was not answered."""
-    if isinstance(error, TlsError):
+    if isinstance(error, errors.TlsError):
         return of_tls_error(error, ())
-    if isinstance(error.__cause__, RequestTimeoutError):
+    if isinstance(error.__cause__, errors.RequestTimeoutError):
         code = "no-answer"
-    elif isinstance(error, ProtocolError | NotKafkaError):
-        advice = error.advice if isinstance(error, NotKafkaError) else None
+    elif isinstance(error, errors.ProtocolError | errors.NotKafkaError):
+        advice = error.advice if isinstance(error, errors.NotKafkaError) else None
         return CheckFailedError("not-kafka", error.message, advice, exit_code=ExitCode.UNREACHABLE)
-    elif isinstance(error, UnsupportedVersionError):
+    elif isinstance(error, errors.UnsupportedVersionError):
         return CheckFailedError("versions-unsupported", error.message)
-    elif isinstance(error, AuthenticationError):
+    elif isinstance(error, errors.AuthenticationError):
         return CheckFailedError("authentication-failed", error.message, error.advice)
     else:
         code = "hung-up"
     return CheckFailedError(code, error.message, exit_code=ExitCode.UNREACHABLE)
 
 
-def of_sasl(error: KafkaError, mechanism: str) -> CheckFailedError:
+def of_sasl(error: errors.KafkaError, mechanism: str) -> CheckFailedError:
     """Explain a failed authentication, of the client or of the broker."""
-    if isinstance(error, UnsupportedSaslMechanismError):
+    if isinstance(error, errors.UnsupportedSaslMechanismError):
         return CheckFailedError("mechanism-not-offered", error.message, error.advice)
-    if isinstance(error, IllegalSaslStateError):
+    if isinstance(error, errors.IllegalSaslStateError):
         return CheckFailedError("sasl-not-expected", error.message, error.advice)
-    if isinstance(error, SaslAuthenticationFailedError):
+    if isinstance(error, errors.SaslAuthenticationFailedError):
         return CheckFailedError("credentials-refused", f"{mechanism}: {error.message}")
-    if isinstance(error, AuthenticationError):
+    if isinstance(error, errors.AuthenticationError):
         return CheckFailedError(
             "authentication-failed", f"{mechanism}: {error.message}", error.advice
         )
-    if isinstance(error, NodeDisconnectedError | ProtocolError | NotKafkaError):
+    if isinstance(
+        error, errors.NodeDisconnectedError | errors.ProtocolError | errors.NotKafkaError
+    ):
         return of_exchange(error)
     return CheckFailedError("credentials-unavailable", error.message, error.advice)

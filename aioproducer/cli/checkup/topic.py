@@ -5,15 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping
 
+from aioproducer import errors
 from aioproducer.cli.checkup.findings import CheckFailedError, Finding, Status
 from aioproducer.cli.exit_codes import ExitCode
-from aioproducer.errors import (
-    InvalidTopicError,
-    LeaderNotAvailableError,
-    TopicAuthorizationFailedError,
-    UnknownTopicOrPartitionError,
-    error_from_code,
-)
 from aioproducer.errors.authorization import this_principal, with_access
 from aioproducer.wire.messages.metadata import MetadataResponsePartition, MetadataResponseTopic
 
@@ -27,9 +21,9 @@ _NO_LEADER = -1
 _MOST_NAMED = 8
 
 _BY_CODE: Mapping[int, str] = {
-    UnknownTopicOrPartitionError.code: "topic-missing",
-    InvalidTopicError.code: "topic-name-invalid",
-    TopicAuthorizationFailedError.code: "topic-unauthorized",
+    errors.UnknownTopicOrPartitionError.code: "topic-missing",
+    errors.InvalidTopicError.code: "topic-name-invalid",
+    errors.TopicAuthorizationFailedError.code: "topic-unauthorized",
 }
 
 
@@ -42,8 +36,8 @@ def topic_findings(
     principal: str = this_principal(),
 ) -> Iterator[Finding]:
     """Yield the findings about a topic; `configs` are None if reading them is not allowed."""
-    code = UnknownTopicOrPartitionError.code if topic is None else topic.error_code
-    if topic is None or (code and code != LeaderNotAvailableError.code):
+    code = errors.UnknownTopicOrPartitionError.code if topic is None else topic.error_code
+    if topic is None or (code and code != errors.LeaderNotAvailableError.code):
         yield _missing(name, code, principal).finding("topic", name)
         return
     failures = list(_failures(topic, configs or {}, acks=acks))
@@ -72,7 +66,7 @@ def write_permission(
 
 
 def _missing(name: str, code: int, principal: str) -> CheckFailedError:
-    error = with_access(error_from_code(code), "Metadata", lambda: principal)
+    error = with_access(errors.error_from_code(code), "Metadata", lambda: principal)
     known = _BY_CODE.get(code, "topic-unavailable")
     advice = f"create it: aioproducer topics create {name}" if known == "topic-missing" else None
     return CheckFailedError(known, error.without_advice(), advice)

@@ -20,19 +20,13 @@ from functools import partial
 from inspect import isawaitable
 from typing import TYPE_CHECKING, Any, Final, Literal
 
+from aioproducer import errors
 from aioproducer._checks.extras import SCHEMA_REGISTRY as EXTRA
 from aioproducer._checks.extras import needed
 from aioproducer._util.forks import at_fork
 from aioproducer._util.secrets import hides_arguments
 from aioproducer.blocking.loop_thread import LoopThread
 from aioproducer.core.metadata.cluster import check_topic_name, missing_topic_error
-from aioproducer.errors import (
-    ConfigError,
-    InvalidTopicError,
-    KafkaError,
-    SchemaRegistryError,
-    SerializationError,
-)
 from aioproducer.loader.formats.arrow_rows import UNREADABLE, UTC, text_of, with_known_zones
 from aioproducer.spark.columns.schema import RECORD_COLUMNS
 from aioproducer.spark.pool import Pool
@@ -93,10 +87,10 @@ def encoded_parts(
         if part == "value" and part not in names:
             columns = tuple(each for each in names if each not in RECORD_COLUMNS)
             if twice := [each for each, count in Counter(columns).items() if count > 1]:
-                raise SerializationError(f"there are several columns {twice[0]!r}")
+                raise errors.SerializationError(f"there are several columns {twice[0]!r}")
         for column, kind in fields:
             if column in (columns or (part,)) and (found := _WITHOUT_VALUE.search(kind)):
-                raise SerializationError(
+                raise errors.SerializationError(
                     f"column {column!r} is {kind}: values of type {found[0]} cannot be encoded",
                     advice="cast the column first; to_json makes a string of a variant",
                 )
@@ -125,7 +119,7 @@ def encode_batches(
     first = 0
     for batch in batches:
         encoded = batch
-        refused: dict[int, list[tuple[EncodedPart, KafkaError]]] = {}
+        refused: dict[int, list[tuple[EncodedPart, errors.KafkaError]]] = {}
         for part in parts:
             encoded, failed = _encoded(encoded, part, options, (spark_partition, first))
             for number, error in failed.items():
@@ -145,7 +139,7 @@ def _refused_row(
     batch: pa.RecordBatch,
     encoded: pa.RecordBatch,
     number: int,
-    failed: Sequence[tuple[EncodedPart, KafkaError]],
+    failed: Sequence[tuple[EncodedPart, errors.KafkaError]],
     columns: ArrowColumns,
 ) -> RefusedRow:
     """Return a row with the refused parts as JSON, and the reason of the first one."""
@@ -193,7 +187,7 @@ def _as_key(name: Any) -> str:
 
 def _encoded(
     batch: pa.RecordBatch, part: EncodedPart, options: SourceOptions, place: tuple[int, int]
-) -> tuple[pa.RecordBatch, dict[int, KafkaError]]:
+) -> tuple[pa.RecordBatch, dict[int, errors.KafkaError]]:
     """Return the batch with a part encoded, and which rows of it could not be."""
     import pyarrow as pa
 
@@ -320,11 +314,13 @@ class _Encoder:
                 auto_register=auto_register and part.schema is not None,
                 use_latest_version=part.schema is None,
             )
-        except ConfigError as error:
+        except errors.ConfigError as error:
             if part.schema is None:
                 raise
             message = without_values(error.message, [part.schema])
-            raise ConfigError(f"{part.part}.schema: {message}", advice=error.advice) from None
+            raise errors.ConfigError(
+                f"{part.part}.schema: {message}", advice=error.advice
+            ) from None
 
     def _protobuf(
         self, registry: SchemaRegistry, subject: SubjectStrategy, auto_register: bool
@@ -352,7 +348,7 @@ class _Encoder:
         place: tuple[int, int],
         *,
         tolerant: bool,
-    ) -> tuple[list[bytes | None], dict[int, KafkaError]]:
+    ) -> tuple[list[bytes | None], dict[int, errors.KafkaError]]:
         """Return the contents, and the errors of rows that do not fit; raise unless `tolerant`.
 
         Call it in `thread`. `place` is the Spark partition and the number of the first row.
@@ -360,7 +356,7 @@ class _Encoder:
         from aioproducer.serializers import SerializationContext
         from aioproducer.serializers.protocol import serialization_error
 
-        refused: dict[int, KafkaError] = {}
+        refused: dict[int, errors.KafkaError] = {}
         made: list[bytes | None] = []
         for topic, row in zip(topics, rows, strict=True):
             try:
@@ -372,8 +368,8 @@ class _Encoder:
                     raise serialization_error(context, row.reason, path=row.path)
                 found = self._serializer.serialize(row, context)
                 made.append(await found if isawaitable(found) else found)
-            except (InvalidTopicError, SerializationError) as error:
-                if tolerant and not isinstance(error, SchemaRegistryError):
+            except (errors.InvalidTopicError, errors.SerializationError) as error:
+                if tolerant and not isinstance(error, errors.SchemaRegistryError):
                     refused[len(made)] = error
                     made.append(None)
                     continue
@@ -389,7 +385,7 @@ class _Encoder:
     def close(self) -> None:
         """Close the connections and end the thread."""
         if self._registry is not None:
-            with suppress(KafkaError):  # the thread has ended
+            with suppress(errors.KafkaError):  # the thread has ended
                 self.thread.call(self._registry.close())
         self.thread.stop()
 
