@@ -18,6 +18,7 @@ from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from concurrent.futures import CancelledError, Future
 from typing import TYPE_CHECKING, Any, NoReturn, Self, TypeVar, Unpack
 
+from aioproducer import errors
 from aioproducer._util.arguments import seconds_of, timeout_of
 from aioproducer._util.secrets import hides_arguments
 from aioproducer.blocking import live_producers
@@ -31,12 +32,6 @@ from aioproducer.blocking.transactions import TransactionsMixin
 from aioproducer.client import producer as asynchronous
 from aioproducer.client.lifecycle import State, warned_of_by_owner
 from aioproducer.config import ConfigInput, ProducerConfig
-from aioproducer.errors import (
-    IllegalStateError,
-    ProducerClosedError,
-    SerializationError,
-    WouldBlockError,
-)
 from aioproducer.records import record_size_bound
 from aioproducer.records.layout import HEADER_SIZE
 from aioproducer.serializers.calling import PendingRecord, Prepared, is_plain
@@ -137,7 +132,7 @@ class Producer(TransactionsMixin):
         self._thread.check_may_wait()
         with self._state_lock:
             if self._state is not State.NEW:
-                raise IllegalStateError(
+                raise errors.IllegalStateError(
                     f"a producer starts once; this one is {self._state.value}",
                     advice="create a new Producer",
                 )
@@ -286,7 +281,7 @@ class Producer(TransactionsMixin):
         try:
             size = record_size_bound(key, value, pairs) + HEADER_SIZE
         except (TypeError, ValueError) as error:
-            raise SerializationError(str(error), topic=topic) from error
+            raise errors.SerializationError(str(error), topic=topic) from error
         partitions = loop_side.submissions.topics.get(topic) if topic.__class__ is str else None
         handle = DeliveryHandle(self._thread)
         entry = (handle, topic, value, key, pairs, partition, timestamp_ms)
@@ -480,10 +475,10 @@ class Producer(TransactionsMixin):
         if self._thread.forked:
             self._thread.check_alive()
         if self._state in {State.NEW, State.STARTING}:
-            raise IllegalStateError(
+            raise errors.IllegalStateError(
                 "the producer is not started", advice="call start() first, or use `with`"
             )
-        raise ProducerClosedError
+        raise errors.ProducerClosedError
 
     def _read(self, at: Callable[[], T]) -> T:
         if self._thread.is_here:
@@ -496,7 +491,7 @@ class Producer(TransactionsMixin):
 
         try:
             return self._thread.call(looking())
-        except ProducerClosedError:
+        except errors.ProducerClosedError:
             if self._state is State.RUNNING:
                 raise
         return at()  # the loop has ended meanwhile
@@ -516,7 +511,7 @@ class Producer(TransactionsMixin):
                 serializing.check_free(topic)
             else:
                 made.close()
-                raise WouldBlockError(
+                raise errors.WouldBlockError(
                     f"the {made.part}_serializer has to wait, and a callback cannot",
                     topic=topic,
                     advice="send in another thread",
@@ -537,14 +532,14 @@ class Producer(TransactionsMixin):
     def _send_seen(self, loop_side: LoopSideProducer, record: tuple[Any, ...]) -> DeliveryHandle:
         """Send a record that interceptors see: in the loop, where they run, one by one."""
         if self._thread.is_here:
-            raise WouldBlockError("a callback cannot wait for the interceptors")
+            raise errors.WouldBlockError("a callback cannot wait for the interceptors")
         handle = DeliveryHandle(self._thread)
         return self._thread.call(loop_side.in_order(lambda: loop_side.send(handle, *record)))
 
     def _send_through_loop(self, loop_side: LoopSideProducer, entry: Entry) -> DeliveryHandle:
         """Append before it returns, so that whatever is wrong is raised here."""
         if self._thread.is_here:
-            raise WouldBlockError(
+            raise errors.WouldBlockError(
                 "the record's topic or partition is new, and a callback cannot wait for it",
                 topic=entry[1],
                 advice="call warm_up([topic]) and send one record first",
@@ -559,5 +554,5 @@ def _is_in_range(number: object, limit: int) -> bool:
     return number.__class__ is int and 0 <= number < limit
 
 
-def _closed_meanwhile() -> ProducerClosedError:
-    return ProducerClosedError("the producer was closed while it started")
+def _closed_meanwhile() -> errors.ProducerClosedError:
+    return errors.ProducerClosedError("the producer was closed while it started")

@@ -15,16 +15,8 @@ import typer
 
 from aioproducer import __version__
 from aioproducer._util.printable import printable
-from aioproducer.cli import cluster, doctor, option_help, produce, topic_reading, topics
+from aioproducer.cli import cluster, console, doctor, option_help, produce, topic_reading, topics
 from aioproducer.cli.commands import Command, Group
-from aioproducer.cli.console import (
-    OutputClosedError,
-    OutputError,
-    abandon_stdout,
-    one_or_two_lines,
-    say,
-    write_line,
-)
 from aioproducer.cli.exit_codes import ExitCode, exit_code_for
 from aioproducer.cli.load import command as load
 from aioproducer.cli.perf import command as perf
@@ -54,7 +46,7 @@ app.add_typer(topics.app, name="topics")
 
 def _print_version(wanted: bool) -> None:
     if wanted:
-        write_line(f"aioproducer {__version__}")
+        console.write_line(f"aioproducer {__version__}")
         raise typer.Exit
 
 
@@ -74,16 +66,16 @@ def run(arguments: Sequence[str]) -> int:
     """Run one command; return its exit code."""
     try:
         return int(_invoke(list(arguments)) or 0)
-    except OutputClosedError:
-        abandon_stdout()
-        say("standard output was closed (broken pipe)")
+    except console.OutputClosedError:
+        console.abandon_stdout()
+        console.say("standard output was closed (broken pipe)")
         return ExitCode.BROKEN_PIPE
     except KeyboardInterrupt:
         return ExitCode.INTERRUPTED
     except KafkaError as error:
-        if isinstance(error, OutputError):
-            abandon_stdout()
-        say(one_or_two_lines(error))
+        if isinstance(error, console.OutputError):
+            console.abandon_stdout()
+        console.say(console.one_or_two_lines(error))
         return exit_code_for(error)
     except Exception as error:
         return _bug(error)
@@ -105,7 +97,7 @@ def _invoke(arguments: list[str]) -> Any:
 def _bug(error: Exception) -> int:
     if os.environ.get("AIOPRODUCER_DEBUG"):
         traceback.print_exc()
-    say(
+    console.say(
         f"internal error: {type(error).__name__}: {printable(str(error))}\n"
         "  This is a bug; set AIOPRODUCER_DEBUG=1 to see where it happens."
     )

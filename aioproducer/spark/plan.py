@@ -22,14 +22,8 @@ from aioproducer.records.arrow_layout import ArrowColumns
 from aioproducer.spark.columns.encoding import EncodedPart, encoded_parts
 from aioproducer.spark.columns.schema import plan_columns
 from aioproducer.spark.dead_letter_files import check_folder
+from aioproducer.spark.exactly_once import writes
 from aioproducer.spark.exactly_once.attempts import Plan
-from aioproducer.spark.exactly_once.writes import (
-    DEFAULT_TRANSACTION_TIMEOUT_MS,
-    JOB_EPOCH,
-    ExactlyOnce,
-    prefix_for_checkpoint,
-    prefix_for_job,
-)
 from aioproducer.spark.options import Guarantee, SourceOptions
 from aioproducer.spark.pool import Kind, is_task_id
 from aioproducer.spark.wording import option_errors
@@ -55,7 +49,7 @@ class Epoch(NamedTuple):
     owner: str | None
 
 
-JOB: Final = Epoch(JOB_EPOCH, None)
+JOB: Final = Epoch(writes.JOB_EPOCH, None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +87,7 @@ class SinkPlan:
         prefix = None
         if options.guarantee is not Guarantee.AT_LEAST_ONCE:
             base = options.own.get("transactional.id.prefix")
-            prefix = prefix_for_job(job, options.topic, base)
+            prefix = writes.prefix_for_job(job, options.topic, base)
         columns, encoded = _columns(fields, options)
         return cls(options, columns, prefix, job, encoded=encoded)
 
@@ -111,7 +105,7 @@ class SinkPlan:
                         'option("checkpointLocation", ...), or a transactional.id.prefix where '
                         "the session sets the checkpoint"
                     )
-                prefix = prefix_for_checkpoint(checkpoint)
+                prefix = writes.prefix_for_checkpoint(checkpoint)
         columns, encoded = _columns(fields, options)
         return cls(options, columns, prefix, encoded=encoded)
 
@@ -148,7 +142,7 @@ class SinkPlan:
         config = self.options.config()
         if _TIMEOUT in config.explicitly_set or config.transaction_two_phase_commit_enable:
             return config
-        return config.replace(transaction_timeout_ms=DEFAULT_TRANSACTION_TIMEOUT_MS)
+        return config.replace(transaction_timeout_ms=writes.DEFAULT_TRANSACTION_TIMEOUT_MS)
 
     @property
     def marker_topic(self) -> str:
@@ -158,17 +152,17 @@ class SinkPlan:
     @property
     def epoch(self) -> Epoch:
         """The epoch of a batch job."""
-        return Epoch(int(self.options.own.get("job.epoch", JOB_EPOCH)), self.job)
+        return Epoch(int(self.options.own.get("job.epoch", writes.JOB_EPOCH)), self.job)
 
     @property
     def kind(self) -> Kind:
         """The common options of connections for exactly once."""
         return Kind(frozenset(self.options.kafka.items()), "")
 
-    def driver(self) -> ExactlyOnce:
+    def driver(self) -> writes.ExactlyOnce:
         """Return the driver's side of exactly once."""
         lost = self.options.own.get("accept.lost.epoch")
-        return ExactlyOnce(
+        return writes.ExactlyOnce(
             self.config(),
             self.prefix or "",
             self.marker_topic,

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final
 from aioproducer._util import log
 from aioproducer.errors import KafkaError
 from aioproducer.runtime.native import missing_core, warn_once
+from aioproducer.spark import replay
 from aioproducer.spark.columns.encoding import encode_batches
 from aioproducer.spark.dead_letter_files import DeadLetterPart
 from aioproducer.spark.exactly_once.writes import TaskAttempt
@@ -22,20 +23,7 @@ from aioproducer.spark.options import Guarantee
 from aioproducer.spark.plan import Epoch, SinkPlan, TaskPlace
 from aioproducer.spark.pool import POOL
 from aioproducer.spark.prefetch import PrefetchIterator
-from aioproducer.spark.replay import (
-    Items,
-    Refused,
-    Replay,
-    RowsRefusedError,
-    written_without_refused,
-)
-from aioproducer.spark.reports.epochs import (
-    QueryReport,
-    TransactionCounts,
-    added,
-    report_of,
-    transactions_of,
-)
+from aioproducer.spark.reports import epochs
 from aioproducer.spark.reports.tasks import TaskReport
 from aioproducer.spark.rows import KEPT_BYTES, RefusedRow
 from aioproducer.spark.sending import Sent, Target, send_batches
@@ -74,12 +62,12 @@ def _written(
             return _send_rows(producer, plan, place, prefetched)
         items = _replayable(plan, prefetched)
 
-        def write(refused: Refused, begun: int) -> TaskReport:
+        def write(refused: replay.Refused, begun: int) -> TaskReport:
             with producer.transaction():
                 report = _send_rows(producer, plan, place, items, refused)
             return replace(report, transactions=begun)
 
-        return written_without_refused(write, items.rewind)
+        return replay.written_without_refused(write, items.rewind)
 
 
 def send_rows(
@@ -87,7 +75,7 @@ def send_rows(
     plan: SinkPlan,
     place: TaskPlace,
     batches: Iterator[pa.RecordBatch],
-    refused: Refused,
+    refused: replay.Refused,
 ) -> TaskReport:
     """Send all rows but the refused ones, in the open transaction of a producer."""
     with PrefetchIterator(_encoded(plan, place, batches)) as prefetched:
@@ -104,10 +92,10 @@ def _encoded(
 
 def _replayable(
     plan: SinkPlan, items: PrefetchIterator[pa.RecordBatch | RefusedRow]
-) -> Replay[pa.RecordBatch | RefusedRow]:
+) -> replay.Replay[pa.RecordBatch | RefusedRow]:
     """Return the items of a task; they are kept if its transaction can be repeated without rows."""
     limit = KEPT_BYTES if plan.options.keeps_refused else -1
-    return Replay(
+    return replay.Replay(
         items, lambda item: item.size if isinstance(item, RefusedRow) else int(item.nbytes), limit
     )
 
@@ -141,12 +129,12 @@ def _prepare_task(
     with PrefetchIterator(_encoded(plan, place, batches)) as prefetched:
         items = _replayable(plan, prefetched)
 
-        def write(refused: Refused, begun: int) -> TaskReport:
+        def write(refused: replay.Refused, begun: int) -> TaskReport:
             # A new attempt takes a new id: the driver may have given up meanwhile.
             with new_attempt() if refused else first as attempt:
                 try:
                     report = _send_rows(attempt.producer, plan, place, items, refused)
-                except RowsRefusedError:
+                except replay.RowsRefusedError:
                     attempt.producer.abort_transaction()
                     raise
                 result = attempt.prepare(rows=report.rows)
@@ -157,15 +145,15 @@ def _prepare_task(
                 settled=exactly_once.settled,
             )
 
-        return written_without_refused(write, items.rewind)
+        return replay.written_without_refused(write, items.rewind)
 
 
 def _send_rows(
     producer: Producer,
     plan: SinkPlan,
     place: TaskPlace,
-    batches: Items[pa.RecordBatch | RefusedRow],
-    refused: Refused = MappingProxyType({}),
+    batches: replay.Items[pa.RecordBatch | RefusedRow],
+    refused: replay.Refused = MappingProxyType({}),
 ) -> TaskReport:
     options, started = plan.options, time.monotonic()
     path = options.dead_letter_path
@@ -185,7 +173,7 @@ def _send_rows(
             stats = inside._usable().stats
             before, times = stats.records_retried, stats.delivery_times.snapshot()
             sent = await send_batches(inside, batches, target)
-            deliveries = added(times, stats.delivery_times.snapshot())
+            deliveries = epochs.added(times, stats.delivery_times.snapshot())
             return sent, stats.records_retried - before, deliveries
 
         sent, retries, deliveries = producer.run(sending)
@@ -214,13 +202,13 @@ def _send_rows(
     return report
 
 
-def commit(plan: SinkPlan, epoch: int, reports: Sequence[TaskReport | None]) -> QueryReport:
+def commit(plan: SinkPlan, epoch: int, reports: Sequence[TaskReport | None]) -> epochs.QueryReport:
     """Commit the transactions of the tasks (`exactly-once`); log and return the counts."""
     known = [each for each in reports if each is not None]
     for each in known:
         warn_once(_LOG, each.missing_core)
     what, how, say = "written", "", _LOG.info
-    counts: TransactionCounts | None = None
+    counts: epochs.TransactionCounts | None = None
     if plan.options.guarantee is Guarantee.EXACTLY_ONCE:
         with option_errors(plan.options.kafka):
             done = plan.driver().commit(epoch, _results(reports))
@@ -230,32 +218,32 @@ def commit(plan: SinkPlan, epoch: int, reports: Sequence[TaskReport | None]) -> 
             what, how = "is in Kafka already, nothing was written", ""
             if plan.job is not None:  # which may be a second job with one job.id
                 say = _LOG.warning
-        counts = transactions_of(known, done.transactions, done.transactions, done.settled)
+        counts = epochs.transactions_of(known, done.transactions, done.transactions, done.settled)
     elif plan.job is not None:  # a stream's next batch does that
         _end_orphans(plan)
     if plan.options.guarantee is Guarantee.TASK_TRANSACTIONS:
-        counts = transactions_of(known, 0, sum(each.transactions > 0 for each in known))
+        counts = epochs.transactions_of(known, 0, sum(each.transactions > 0 for each in known))
     say("epoch %d %s: %s%s", epoch, what, _totals(known), how)
-    return report_of(epoch, known, counts)
+    return epochs.report_of(epoch, known, counts)
 
 
-def abort(plan: SinkPlan, epoch: int, reports: Sequence[TaskReport | None]) -> QueryReport:
+def abort(plan: SinkPlan, epoch: int, reports: Sequence[TaskReport | None]) -> epochs.QueryReport:
     """Abort the transactions of the tasks; rows without transactions remain written.
 
     A commit may fail after it has decided, as when its process is killed: then all is written.
     """
     known = [each for each in reports if each is not None]
     is_decided = False
-    counts: TransactionCounts | None = None
+    counts: epochs.TransactionCounts | None = None
     if plan.options.guarantee is Guarantee.EXACTLY_ONCE:
         with option_errors(plan.options.kafka):
             is_decided, settled = plan.driver().abort(epoch, _results(reports), plan.exactly_once)
         prepared = sum(each.result is not None and each.result.part is not None for each in known)
-        counts = transactions_of(known, prepared, prepared * is_decided, settled)
+        counts = epochs.transactions_of(known, prepared, prepared * is_decided, settled)
     _end_orphans(plan)
     how = "written, although its commit failed" if is_decided else "not written"
     _LOG.warning("epoch %d %s: %s", epoch, how, _totals(known))
-    return report_of(epoch, known, counts, is_aborted=True)
+    return epochs.report_of(epoch, known, counts, is_aborted=True)
 
 
 def _end_orphans(plan: SinkPlan) -> None:

@@ -12,16 +12,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from aioproducer.cli import console
 from aioproducer.cli.connecting import started_producer
-from aioproducer.cli.console import (
-    OutputClosedError,
-    OutputError,
-    megabytes,
-    one_or_two_lines,
-    print_facts,
-    print_json,
-    say,
-)
 from aioproducer.cli.display import display_for
 from aioproducer.cli.exit_codes import ExitCode, exit_code_for
 from aioproducer.cli.interrupts import Interrupts
@@ -74,9 +66,9 @@ async def run_load(job: LoadJob, interrupts: Interrupts) -> int:
             explained = await explained_topic(failure, job.config, job.connection)
             error = pointed_to_doctor(explained, doctor_command(job.connection))
         except asyncio.CancelledError:
-            say(f"aborted: {_counted(loader.progress)}")
+            console.say(f"aborted: {_counted(loader.progress)}")
             if job.options.state is not None and loader.progress.acknowledged:
-                say("--resume sends those with an unknown outcome again")
+                console.say("--resume sends those with an unknown outcome again")
             raise
         metrics = producer.metrics()
     outcome = Outcome(job, loader.progress, loader.state, metrics, error, interrupts.code)
@@ -91,7 +83,7 @@ def _remark_on_an_unfinished_load(options: LoadOptions) -> None:
         return
     before = LoadState.read(options.state)
     if before is not None and not before.complete and before.settled.rows:
-        say(
+        console.say(
             f"starting over, though {options.state} has {before.settled.rows:,} rows that "
             f"are done, up to {before.position}; --resume continues there",
             style="yellow",
@@ -128,14 +120,14 @@ class Outcome:
     def report(self) -> None:
         """Print remarks and summary; raise `OutputClosedError` or `OutputError` if that fails."""
         for remark in self._remarks():
-            say(remark)
+            console.say(remark)
         try:
             if self.job.as_json:
-                print_json(self.as_dict())
+                console.print_json(self.as_dict())
             elif not self.job.brief:
-                print_facts(f"{self.job.source.name} -> {self.job.topic}", self._facts())
-        except (OutputClosedError, OutputError):
-            say(_counted(self.progress))
+                console.print_facts(f"{self.job.source.name} -> {self.job.topic}", self._facts())
+        except (console.OutputClosedError, console.OutputError):
+            console.say(_counted(self.progress))
             raise
 
     def as_dict(self) -> dict[str, Any]:
@@ -171,7 +163,7 @@ class Outcome:
         yield "acknowledged", f"{progress.acknowledged:,}"
         yield "failed", f"{progress.failed:,}"
         yield "rejected", f"{progress.rejected:,}"
-        yield "keys and values", megabytes(progress.bytes_sent)
+        yield "keys and values", console.megabytes(progress.bytes_sent)
         yield "seconds", f"{progress.elapsed_s:,.1f}"
         yield "rows/s", f"{progress.rows_per_second:,.0f}"
         yield "batches", f"{metrics.get('batch_total', 0):,.0f}"
@@ -181,7 +173,7 @@ class Outcome:
     def _remarks(self) -> Iterator[str]:
         progress, options = self.progress, self.job.options
         if self.error is not None:
-            yield one_or_two_lines(self.error)
+            yield console.one_or_two_lines(self.error)
         if self.error is not None or not self.state.complete or self.job.brief:
             yield _counted(progress)
         is_written = options.dead_letter is not None and not isinstance(self.error, DeadLetterError)

@@ -20,15 +20,8 @@ from aioproducer.serializers.protocol import (
     serialization_error,
     wrong_type_error,
 )
+from aioproducer.serializers.registry import avro_schema
 from aioproducer.serializers.registry.avro_leaves import SchemaMismatch
-from aioproducer.serializers.registry.avro_schema import (
-    NAMED,
-    PRIMITIVES,
-    AvroSchemaError,
-    check_nesting,
-    resolve,
-    without_defaults,
-)
 from aioproducer.serializers.registry.avro_values import Typed, class_of
 from aioproducer.serializers.registry.avro_writer import AvroWriter
 from aioproducer.serializers.registry.base import (
@@ -43,8 +36,8 @@ from aioproducer.serializers.registry.schema import Schema, SchemaReference, dec
 from aioproducer.serializers.registry.subjects import SubjectStrategy, topic_name
 
 _NAME: Final = re.compile(r"[A-Za-z_][\w.]*")
-_DEFINITIONS: Final = tuple(NAMED)
-_WITHOUT_NAME: Final = PRIMITIVES | {"array", "map"}
+_DEFINITIONS: Final = tuple(avro_schema.NAMED)
+_WITHOUT_NAME: Final = avro_schema.PRIMITIVES | {"array", "map"}
 _OF_FASTAVRO: Final = frozenset({"__fastavro_parsed", "__named_schemas"})
 
 
@@ -133,7 +126,7 @@ class AvroSerializer(RegistrySerializer):
         size = len(schema.text) + sum(map(len, texts))
         try:
             resolved, writer = await prepared(size, self._writer, schema.text, texts)
-        except (AvroSchemaError, ValueError) as error:
+        except (avro_schema.AvroSchemaError, ValueError) as error:
             raise SchemaRegistryError(f"the registered schema is no Avro schema: {error}") from None
         except RecursionError:
             raise SchemaRegistryError(
@@ -157,7 +150,7 @@ class AvroSerializer(RegistrySerializer):
         return encode
 
     def _writer(self, text: str, referenced: Sequence[str]) -> tuple[Any, AvroWriter]:
-        resolved, _ = resolve(decoded(text), map(decoded, referenced))
+        resolved, _ = avro_schema.resolve(decoded(text), map(decoded, referenced))
         return resolved, AvroWriter(resolved, strict=self._strict)
 
     def _made_dict(self, data: Any) -> Any:
@@ -174,10 +167,10 @@ def parsed(
     import fastavro
 
     try:
-        resolved, _ = resolve(json.loads(text), map(json.loads, references))
+        resolved, _ = avro_schema.resolve(json.loads(text), map(json.loads, references))
         writer = AvroWriter(resolved, strict=strict)
         if not references:
-            fastavro.parse_schema(without_defaults(json.loads(text)))
+            fastavro.parse_schema(avro_schema.without_defaults(json.loads(text)))
     except RecursionError:
         raise ConfigError("this is no Avro schema: it is nested too deeply") from None
     except Exception as error:
@@ -197,8 +190,8 @@ def _text(schema: str | Mapping[str, Any] | Sequence[Any]) -> str:
         return json.dumps(schema)  # a bare name such as `string`
     try:
         text = schema if isinstance(schema, str) else json.dumps(_as_written(schema))
-        check_nesting(json.loads(text))
-    except (AvroSchemaError, RecursionError):
+        avro_schema.check_nesting(json.loads(text))
+    except (avro_schema.AvroSchemaError, RecursionError):
         raise ConfigError("this is no Avro schema: it is nested too deeply") from None
     except (TypeError, ValueError) as error:
         what = "it is no JSON: " if isinstance(schema, str) else ""

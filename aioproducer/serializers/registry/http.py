@@ -24,15 +24,9 @@ from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import SplitResult, unquote, urlsplit, urlunsplit
 
 from aioproducer._checks.extras import SCHEMA_REGISTRY, needed
-from aioproducer._util import log
+from aioproducer._util import bounded_http, log
 from aioproducer._util.arguments import utf8_size
 from aioproducer._util.backoff import ExponentialBackoff
-from aioproducer._util.bounded_http import (
-    UnboundedAnswerError,
-    exchange,
-    has_usable_host,
-    retry_after,
-)
 from aioproducer._util.bounded_json import JsonLimitError, decoded_json
 from aioproducer._util.hosts import is_exposed
 from aioproducer._util.paths import version_of
@@ -138,7 +132,7 @@ class RegistryConnection:
         with needed("httpx", "to talk to a schema registry", install=SCHEMA_REGISTRY):
             import httpx
         for url in settings.urls:
-            if not has_usable_host(url):
+            if not bounded_http.has_usable_host(url):
                 raise ConfigError(f"the host in a schema registry's url {printable(url)!r} is none")
         self._httpx = httpx
         self._settings = settings
@@ -200,7 +194,7 @@ class RegistryConnection:
                 failure = registry_error(status, answer, what, leads_to)
                 if status not in RETRIABLE_STATUSES:
                     raise failure
-                limits.append(retry_after(headers))
+                limits.append(bounded_http.retry_after(headers))
             attempt += 1
             if limits and attempt % len(settings.urls) == 0:  # no other address is left to try
                 wait, limits = min(limits), []
@@ -237,7 +231,7 @@ class RegistryConnection:
             headers = await self._headers(login)
             sent[:] = _secrets_in(headers, login)
             try:
-                status, answer, received = await exchange(
+                status, answer, received = await bounded_http.exchange(
                     client,
                     method,
                     url + path,
@@ -245,7 +239,7 @@ class RegistryConnection:
                     content=None if body is None else json.dumps(body).encode(),
                     longest=_LARGEST_ANSWER,
                 )
-            except UnboundedAnswerError as error:
+            except bounded_http.UnboundedAnswerError as error:
                 raise SchemaRegistryError(
                     f"the answer of the schema registry is refused: {error}"
                 ) from None

@@ -20,6 +20,7 @@ from aioproducer._util.printable import printable
 from aioproducer.errors import ConfigError, KafkaError, SchemaRegistryError
 from aioproducer.serializers.json_text import JsonLibrary, JsonSerializer, json_by_alias
 from aioproducer.serializers.protocol import SerializationContext, serialization_error
+from aioproducer.serializers.registry import json_patterns
 from aioproducer.serializers.registry.base import (
     Encode,
     RegistrySerializer,
@@ -28,13 +29,6 @@ from aioproducer.serializers.registry.base import (
     prepared,
 )
 from aioproducer.serializers.registry.client import SchemaRegistry
-from aioproducer.serializers.registry.json_patterns import (
-    CheckError,
-    bounded_check,
-    check_patterns,
-    check_schema,
-    with_bounded_patterns,
-)
 from aioproducer.serializers.registry.json_references import REFERRING, Place, linked
 from aioproducer.serializers.registry.patterns import Pattern, PatternError
 from aioproducer.serializers.registry.schema import Schema, SchemaReference, schema_error
@@ -104,9 +98,9 @@ class JsonSchemaSerializer(RegistrySerializer):
         with _refusal(ConfigError, "this"):
             content = json.loads(text)
             kind = jsonschema.validators.validator_for(content, _default_dialect())
-            check_schema(kind, content, len(text), formats=validate)
+            json_patterns.check_schema(kind, content, len(text), formats=validate)
             if validate:  # others may have patterns that Python does not understand
-                check_patterns([content])
+                json_patterns.check_patterns([content])
         self._own = Schema(text, "JSON", tuple(references))
 
     def _name(self) -> str | None:
@@ -140,9 +134,9 @@ class JsonSchemaSerializer(RegistrySerializer):
         def encode(data: Any, context: SerializationContext) -> bytes:
             made = write(data, context)
             try:
-                with bounded_check(len(made), patterns):
+                with json_patterns.bounded_check(len(made), patterns):
                     error = best_match(validator.iter_errors(json.loads(made)))
-            except (PatternError, CheckError) as reason:
+            except (PatternError, json_patterns.CheckError) as reason:
                 raise serialization_error(context, f"cannot be checked: {reason}") from None
             except RecursionError:
                 raise serialization_error(context, "is nested too deeply") from None
@@ -176,8 +170,8 @@ def _validator(
     with _refusal(SchemaRegistryError, "the registered schema"):
         found = linked(schema, referenced)
         kind = validator_for(found.content, _default_dialect())
-        check_schema(kind, found.content, len(schema.text))
-        patterns = check_patterns(found.documents.values())
+        json_patterns.check_schema(kind, found.content, len(schema.text))
+        patterns = json_patterns.check_patterns(found.documents.values())
         # What schemas refer to is given; the only others that it finds are JSON Schema's own. The
         # registry is searched for inner schemas now, and not again at each reference.
         known: Registry[Any] = REGISTRY.with_resources(
@@ -190,7 +184,7 @@ def _validator(
             for uri, each in found.inner.items()
             if uri not in known
         )
-    validator = with_bounded_patterns(kind)(found.content, registry=known)
+    validator = json_patterns.with_bounded_patterns(kind)(found.content, registry=known)
     return validator, patterns, found.originals
 
 
