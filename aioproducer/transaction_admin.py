@@ -11,13 +11,22 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from typing import TYPE_CHECKING, Any, Self, Unpack
 
-from aioproducer import errors
 from aioproducer._util.arguments import index_of
 from aioproducer._util.secrets import hides_arguments
 from aioproducer.config import ConfigInput, configured
 from aioproducer.core.transactions import coordinator_queries
 from aioproducer.core.transactions.prepared import PreparedOutcome, prepared_outcome
 from aioproducer.core.transactions.requests import CoordinatorKind
+from aioproducer.errors import (
+    IllegalStateError,
+    InvalidProducerEpochError,
+    InvalidProducerIdMappingError,
+    InvalidTxnStateError,
+    PreparedTransactionEndedError,
+    PreparedTransactionUnknownError,
+    ProducerFencedError,
+    UnknownProducerIdError,
+)
 from aioproducer.runtime.tasks.coordinator_client import CoordinatorClient
 from aioproducer.types import (
     OffsetAndMetadata,
@@ -30,11 +39,11 @@ if TYPE_CHECKING:
     from aioproducer.config.option_types import ProducerOptions
 
 _NOT_OURS_ANY_MORE = (
-    errors.InvalidProducerEpochError,
-    errors.InvalidProducerIdMappingError,
-    errors.InvalidTxnStateError,
-    errors.ProducerFencedError,
-    errors.UnknownProducerIdError,
+    InvalidProducerEpochError,
+    InvalidProducerIdMappingError,
+    InvalidTxnStateError,
+    ProducerFencedError,
+    UnknownProducerIdError,
 )
 
 
@@ -176,7 +185,7 @@ class TransactionAdmin:
 
     def _asks(self) -> CoordinatorClient:
         if self._client is None:
-            raise errors.IllegalStateError(
+            raise IllegalStateError(
                 "the TransactionAdmin is not open", advice="use it by `async with`"
             )
         self._client.check_loop()
@@ -205,21 +214,21 @@ class TransactionAdmin:
 
 def _ended_error(
     prepared: PreparedTransaction, outcome: PreparedOutcome
-) -> errors.PreparedTransactionEndedError | errors.PreparedTransactionUnknownError:
+) -> PreparedTransactionEndedError | PreparedTransactionUnknownError:
     name = f"the prepared transaction of {prepared.transactional_id!r}"
     match outcome:
         case PreparedOutcome.COMMITTED:
-            return errors.PreparedTransactionEndedError(
+            return PreparedTransactionEndedError(
                 f"{name} cannot be aborted: it is committed, all of it is visible"
             )
         case PreparedOutcome.ABORTED:
-            return errors.PreparedTransactionEndedError(
+            return PreparedTransactionEndedError(
                 f"{name} cannot be committed: it was aborted, nothing of it is visible",
                 advice="Do its work again; unless it was aborted on purpose, it took longer than "
                 "transaction_timeout_ms.",
             )
         case _:
-            return errors.PreparedTransactionUnknownError(f"{name} is {outcome.value}")
+            return PreparedTransactionUnknownError(f"{name} is {outcome.value}")
 
 
 @hides_arguments
