@@ -64,6 +64,7 @@ if TYPE_CHECKING:
     from aioproducer.runtime.send.fast_path import FastPath
 
 __all__ = ["AIOKafkaProducer", "TransactionContext"]
+__path__: list[str] = []  # a package there: its modules come from aiokafka
 
 _NOT_GIVEN: Final[Any] = object()
 _DEFAULT_PARTITIONER: Final = DefaultPartitioner()

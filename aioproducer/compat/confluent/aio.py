@@ -37,6 +37,7 @@ from aioproducer.compat.confluent.producer import first_given, in_time, limit_of
 from aioproducer.errors import KafkaError as OwnError
 
 __all__ = ["AIOProducer"]
+__path__: list[str] = []  # a package there: its modules come from confluent-kafka
 
 _log = log.get("producer")
 _closing: Final[set[asyncio.Future[None]]] = set()

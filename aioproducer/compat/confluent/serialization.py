@@ -35,6 +35,7 @@ __all__ = [
     "SerializingProducer",
     "ValueSerializationError",
 ]
+__path__: list[str] = []  # a package there: its modules come from confluent-kafka
 
 _log = log.get("producer")
 _MODULE = "confluent_kafka.serialization"

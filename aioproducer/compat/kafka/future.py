@@ -14,11 +14,14 @@ from typing import Any, Protocol, Self, cast
 from aioproducer._util import log
 from aioproducer._util.clock import Deadline
 from aioproducer._util.forks import at_fork
+from aioproducer.compat._forwarding import forwarded
 from aioproducer.compat.kafka import errors
 from aioproducer.compat.kafka._translation import translated, translating
 from aioproducer.compat.kafka.structs import RecordMetadata, metadata_of
 from aioproducer.errors import KafkaError
 from aioproducer.types import RecordMetadata as OwnMetadata
+
+__all__ = ["FutureRecordMetadata"]
 
 _log = log.get("producer")
 _lock = threading.RLock()
@@ -220,3 +223,7 @@ class Failed:
     def add_done_callback(self, callback: Callable[[Any], object]) -> None:
         """Call it at once."""
         callback(self)
+
+
+def __getattr__(name: str) -> Any:
+    return forwarded(name, __name__, "kafka.future", "kafka-python")

@@ -16,6 +16,7 @@ from aioproducer.compat.kafka.structs import BrokerMetadata
 from aioproducer.core.metadata.cluster import Cluster
 
 __all__ = ["DefaultPartitioner", "Partitioner", "StickyPartitioner"]
+__path__: list[str] = []  # a package there: its modules come from kafka-python
 
 
 class ClusterView(Protocol):

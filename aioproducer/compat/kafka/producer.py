@@ -21,6 +21,7 @@ from aioproducer.core.metadata.cluster import Cluster, check_topic_name
 from aioproducer.errors import AuthorizationError, InvalidTopicError, UnknownTopicOrPartitionError
 
 __all__ = ["KafkaProducer", "MetricName"]
+__path__: list[str] = []  # a package there: its modules come from kafka-python
 
 _METADATA_ERRORS = (AuthorizationError, UnknownTopicOrPartitionError)
 

@@ -15,6 +15,7 @@ from aioproducer.compat._forwarding import forwarded
 from aioproducer.compat._shared_classes import counterpart
 
 __all__ = ["DefaultSerializer", "JsonSerializer", "Serializer"]
+__path__: list[str] = []  # a package there: its modules come from kafka-python
 
 Headers = list[tuple[str, bytes]]
 
