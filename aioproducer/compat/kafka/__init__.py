@@ -14,6 +14,8 @@ What differs on purpose (kafka-python -> here):
   shares
 - `close()` raises KafkaTimeoutError and leaves the producer open when its timeout ends -> what is
   left fails with IllegalStateError, and everything is released
+- spans of OpenTelemetry's instrumentation for kafka-python have the partition -> so they do, but
+  for records without a key in topics of several partitions: a batch of them gets one later
 - unflushed records have one second at exit -> ten seconds
 - a dropped producer has one second -> it is closed in the background, and delivers
 - a record that the broker refuses takes its batch along -> only that record fails

@@ -64,12 +64,21 @@ class FutureRecordMetadata:
             raise is logged.
     """
 
-    __slots__ = ("__weakref__", "_handle", "_header_size", "_ran", "_runner", "_steps")
+    __slots__ = (
+        "__weakref__",
+        "_handle",
+        "_header_size",
+        "_produce_future",
+        "_ran",
+        "_runner",
+        "_steps",
+    )
 
     error_on_callbacks: bool = False
 
-    def __init__(self, handle: Handle, header_size: int) -> None:
+    def __init__(self, handle: Handle, header_size: int, choice: object = None) -> None:
         self._handle = handle
+        self._produce_future = choice  # OpenTelemetry reads `topic_partition` of it
         self._header_size = header_size
         self._steps: list[Step] | None = None
         self._ran: threading.Event | None = None

@@ -19,6 +19,8 @@ from aioproducer.compat.kafka.partitioner import View, choice_of
 from aioproducer.compat.kafka.serializer import function_of
 from aioproducer.core.metadata.cluster import Cluster, check_topic_name
 from aioproducer.errors import AuthorizationError, InvalidTopicError, UnknownTopicOrPartitionError
+from aioproducer.records import murmur2_partition
+from aioproducer.types import TopicMetadata
 
 __all__ = ["KafkaProducer", "MetricName"]
 __path__: list[str] = []  # a package there: its modules come from kafka-python
@@ -33,6 +35,26 @@ class MetricName(NamedTuple):
     group: str
     description: str
     tags: tuple[tuple[str, str], ...]
+
+
+class PartitionChoice(NamedTuple):
+    """What decides on the partition of a record when it is sent."""
+
+    topics: Mapping[str, TopicMetadata]
+    topic: str
+    partition: int | None
+    key: bytes | None
+
+    @property
+    def topic_partition(self) -> tuple[str, int | None]:
+        """Topic and partition; None for the partition that a batch of records without key gets."""
+        known = self.topics.get(self.topic)
+        count = 0 if known is None else len(known.partitions)
+        if self.partition is not None or not count:
+            return self.topic, self.partition
+        if count > 1 and self.key is None:
+            return self.topic, None
+        return self.topic, murmur2_partition(self.key or b"", count)
 
 
 class KafkaProducer(TransactionsMixin):
@@ -131,7 +153,10 @@ class KafkaProducer(TransactionsMixin):
                 )
             except _METADATA_ERRORS as error:
                 return FutureRecordMetadata(Failed(error), header_size)
-        return FutureRecordMetadata(handle, header_size)
+        if self._own_settings.partitioner_ignore_keys:
+            key_bytes = None
+        choice = PartitionChoice(self._metadata._topics, topic, partition, key_bytes)
+        return FutureRecordMetadata(handle, header_size, choice)
 
     def flush(self, timeout: float | None = None) -> None:
         """Send what was handed over without lingering, wait for the outcomes and their callbacks.
@@ -143,7 +168,7 @@ class KafkaProducer(TransactionsMixin):
         if connection is None or self._closed or connection.has_ended:
             return
         with translating():
-            left = connection.flush(timeout)
+            left = connection.flush(None if timeout is None else max(0.0, timeout))
             if left:
                 raise errors.shared_class(errors.KafkaTimeoutError)(
                     f"{left} records were not delivered within {timeout} secs."

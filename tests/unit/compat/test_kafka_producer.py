@@ -131,6 +131,17 @@ def test_outcome_goes_to_a_chained_future(producer: KafkaProducer) -> None:
     assert chained.value == metadata
 
 
+def test_partition_is_known_where_opentelemetry_reads_it(producer: KafkaProducer) -> None:
+    def chosen(topic: str, **arguments: Any) -> tuple[Any, int]:
+        future: Any = producer.send(topic, b"v", **arguments)
+        return future._produce_future.topic_partition, future.get(WAIT_S).partition
+
+    for topic, arguments in (("t", {"partition": 1}), ("t", {"key": b"two"}), ("one", {})):
+        read, written = chosen(topic, **arguments)
+        assert read == (topic, written)
+    assert chosen("t")[0] == ("t", None)
+
+
 def test_callback_may_send_and_close(cluster: ThreadedCluster) -> None:
     producer = KafkaProducer(bootstrap_servers=cluster.bootstrap_servers)
     futures: list[Any] = []
@@ -154,8 +165,9 @@ def test_record_that_is_given_up_at_close_fails(cluster: ThreadedCluster) -> Non
         future.get(timeout=0.01)
     assert not future.is_done
     assert future.exception is None
-    with pytest.raises(errors.KafkaTimeoutError, match=r"not delivered within 0 secs"):
-        producer.flush(0)
+    for none in (0, -1):
+        with pytest.raises(errors.KafkaTimeoutError, match=rf"not delivered within {none} secs"):
+            producer.flush(none)
     producer.close(0)
     assert future.failed()
     assert isinstance(future.exception, kafka.errors.IllegalStateError)
