@@ -182,6 +182,14 @@ class TwoPhaseCommit:
 
     async def _decide(self, result: TaskResult, decision: Decision) -> bool:
         """Write the decision; return False if an earlier call has, which may fence the driver."""
+        if result.replaces_another:
+            _log.warning(
+                "epoch %d follows one of another query or job with transactional.id.prefix=%r; "
+                "if that one runs still, stop it or give each its own: otherwise an epoch that "
+                "is written again after a failure is in Kafka twice",
+                decision.epoch,
+                self._ledger.names.prefix,
+            )
         try:
             await self._ledger.decide(
                 result.driver, decision, replaces_another=result.replaces_another

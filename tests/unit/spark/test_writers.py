@@ -268,13 +268,14 @@ class Stream:
 
     def __init__(self, made: Any, monkeypatch: pytest.MonkeyPatch) -> None:
         self.source = made
+        self.query = "query"
         self._monkeypatch = monkeypatch
 
     def planned(self, number: int, *, overwrite: bool = False) -> Any:
         from aioproducer.spark.plan import Epoch
 
         self._monkeypatch.setattr(
-            "aioproducer.spark.writers._this_epoch", lambda: Epoch(number, "query")
+            "aioproducer.spark.writers._this_epoch", lambda: Epoch(number, self.query)
         )
         return copied(copied(self.source).streamWriter(SCHEMA, overwrite))
 
@@ -523,6 +524,24 @@ def test_two_queries_with_one_prefix_learn_of_each_other(
         assert "give each" in str(caught.value)
         assert "Run it again" not in str(caught.value)
     assert kafka.numbers(topic) == []
+
+
+def test_two_queries_that_write_in_turns_with_one_prefix_are_warned_of_each_other(
+    kafka: EmbeddedKafka, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    topic = kafka.topic()
+    options = EXACTLY_ONCE | {"transactional.id.prefix": topic}
+    first = Stream(source(kafka, topic, **options, checkpointLocation="/a"), monkeypatch)
+    second = Stream(source(kafka, topic, **options, checkpointLocation="/b"), monkeypatch)
+    second.query = "another"
+    for stream, epoch in ((first, 0), (first, 1), (second, 0), (first, 2)):
+        writer = stream.planned(epoch)
+        stream.committer().commit([writer.write(batch(0, 1))], epoch)
+    warned = [each.message for each in caplog.records if each.levelname == "WARNING"]
+    assert [each.partition(" another query")[0] for each in warned] == [
+        "epoch 0 follows one of",
+        "epoch 2 follows one of",
+    ]
 
 
 @pytest.mark.parametrize("guarantee", ["task-transactions", "exactly-once"])
