@@ -123,8 +123,8 @@ class BulkRun:
         self._transaction = self._open_transaction()
         self._targets: dict[str | None, BulkTarget] = {}
         self._may_wait = True
-        self._absent: set[tuple[str | None, int | None]] = set()
-        """Topics, with the partition given if any, for which the wait of a row has timed out."""
+        self._absent: dict[str | None, int] = {}
+        """The partitions of a topic when a row timed out that waited for it or for another one."""
         self._outstanding: dict[ProducerBatch, _Tracked] = {}
         self._tracked = 0
         self._partitions: set[TopicPartition] = set()
@@ -332,7 +332,7 @@ class BulkRun:
                 # One row has waited `max_block_ms`; the waits of further rows must not add up.
                 self._may_wait = False
                 if isinstance(error, MetadataTimeoutError):
-                    self._absent.add((error.topic, error.partition))
+                    self._absent[error.topic] = self._partition_count(error.topic)
             self._engine.check_usable()
             if len(self.result.failed) % _REFUSALS_PER_TURN == 0:
                 # A refusal does not suspend: let other tasks run in between.
@@ -344,12 +344,15 @@ class BulkRun:
         return True
 
     def _is_absent(self, topic: str, partition: object) -> bool:
-        """Return whether the wait of a row for it has timed out, and metadata still lack it."""
-        if not self._absent or not isinstance(partition, int | None):
+        """Return whether a row has timed out waiting for it or another one, and none was added."""
+        if topic not in self._absent or not isinstance(partition, int | None):
             return False
-        meta = self._engine.metadata.topic(topic)
-        is_known = meta is not None and (partition or 0) < len(meta.partitions)
-        return not is_known and (topic, partition) in self._absent
+        count = self._partition_count(topic)
+        return (partition or 0) >= count == self._absent[topic]
+
+    def _partition_count(self, topic: str | None) -> int:
+        meta = None if topic is None else self._engine.metadata.topic(topic)
+        return 0 if meta is None else len(meta.partitions)
 
     async def _finished(self, topic: str, row: RecordParts | PendingParts) -> RecordParts:
         if not self._may_wait:

@@ -259,6 +259,24 @@ def test_a_call_waits_once_for_a_partition_that_is_absent() -> None:
     play(act, max_block_ms=1000)
 
 
+def test_a_call_waits_once_for_all_partitions_that_are_absent() -> None:
+    async def act(stage: Stage) -> None:
+        producer = stage.producer
+        await producer.start()
+        await producer.warm_up(["t"])
+        began = stage.loop.time()
+        partitions = (0, 100, 0, 101, 0, 102, 0, 103)
+        result = await producer.send_many(
+            "t", [Record(b"v" * 700, partition=p) for p in partitions]
+        )
+        assert [failed.index for failed in result.failed] == [1, 3, 5, 7]
+        assert result.delivered == 4
+        assert stage.loop.time() - began < 2
+        await producer.close()
+
+    play(act, max_block_ms=1000)
+
+
 def test_a_call_waits_for_memory_of_a_partition_that_was_absent() -> None:
     async def act(stage: Stage) -> None:
         producer = stage.producer
