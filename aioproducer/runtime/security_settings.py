@@ -9,7 +9,7 @@ import json
 from asyncio import CancelledError
 from base64 import urlsafe_b64encode
 from collections.abc import Awaitable, Callable
-from functools import cache
+from functools import cache, partial
 from inspect import isawaitable
 from math import floor
 from random import Random
@@ -148,12 +148,14 @@ def sasl_mechanism(config: ProducerConfig) -> Mechanism | None:
 
         return OAuthBearer(_tokens(config, login))
     if name == "AWS_MSK_IAM":
-        from aioproducer.net.security.sasl.aws_credentials import default_chain
+        from aioproducer.net.security.sasl.aws_credentials import configured_region, default_chain
         from aioproducer.net.security.sasl.msk_iam import MskIam
 
         if config.sasl_credentials is not None:
             return MskIam(_asked(config.sasl_credentials))
-        return MskIam(default_chain(login.options.get("awsProfileName")))
+        profile = login.options.get("awsProfileName")
+        region = partial(configured_region, profile)
+        return MskIam(default_chain(profile), region_of_profile=region)
     return _kerberos(config, login)
 
 

@@ -1,4 +1,4 @@
-"""AWS credentials from `botocore`'s chain (environment, profiles, container and instance roles).
+"""AWS credentials from `botocore`'s chain (environment, profiles, roles), and the profile's region.
 
 The chain may send requests, so it runs in a thread; botocore renews the credentials.
 """
@@ -38,3 +38,11 @@ def default_chain(profile: str | None = None) -> CredentialsSource:
         return SaslCredentials(found.access_key, found.secret_key, session_token=found.token)
 
     return give
+
+
+def configured_region(profile: str | None = None) -> str | None:
+    """Return the region of a profile in AWS's configuration file; reads the file."""
+    from botocore.session import Session
+
+    region: str | None = Session(profile=profile).get_config_variable("region")
+    return region

@@ -2,8 +2,8 @@
 
 The signature is AWS Signature Version 4; `aws_credentials` finds the credentials.
 
-Invariants: the secret key is only used in an HMAC; the region is that in the broker's name, or that
-of the environment.
+Invariants: the secret key is only used in an HMAC; the region is that in the broker's name, else
+that of the environment or of the profile.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from collections.abc import AsyncGenerator, Callable
 from urllib.parse import quote
 
 from aioproducer._util.bounded_json import decoded_json
+from aioproducer._util.threads import in_thread
 from aioproducer._version import __version__
 from aioproducer.errors import AuthenticationError
 from aioproducer.net.security.sasl import CredentialsSource
@@ -38,15 +39,24 @@ class MskIam:
     name: str = "AWS_MSK_IAM"
 
     def __init__(
-        self, credentials: CredentialsSource, clock: Callable[[], float] = time.time
+        self,
+        credentials: CredentialsSource,
+        clock: Callable[[], float] = time.time,
+        region_of_profile: Callable[[], str | None] = lambda: None,
     ) -> None:
         self._credentials = credentials
         self._clock = clock
+        self._region_of_profile = region_of_profile
 
     async def exchange(self, host: str) -> AsyncGenerator[bytes, bytes]:
         """Send one message; the response only has to be JSON."""
         given = await self._credentials()
-        answer = yield signed_payload(given, host, _region_of(host), self._clock())
+        region = _region_of(host) or await in_thread(self._region_of_profile)
+        if not region:
+            raise AuthenticationError(
+                f"the AWS region of {host} is not known", advice="set AWS_REGION in the environment"
+            )
+        answer = yield signed_payload(given, host, region, self._clock())
         try:
             decoded_json(answer, _LONGEST_ANSWER)
         except (ValueError, RecursionError):
@@ -93,12 +103,7 @@ def _signature(secret: str, query: dict[str, str], scope: str, *, host: str) -> 
     return hmac.new(key, to_sign.encode(), "sha256").hexdigest()
 
 
-def _region_of(host: str) -> str:
+def _region_of(host: str) -> str | None:
     found = _REGION_IN_NAME.search(host)
     given = os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION")  # as botocore
-    region = found[1] if found else given
-    if not region:
-        raise AuthenticationError(
-            f"the AWS region of {host} is not known", advice="set AWS_REGION in the environment"
-        )
-    return region
+    return found[1] if found else given

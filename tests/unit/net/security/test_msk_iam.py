@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import json
 import sys
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
@@ -12,10 +13,12 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 from support.security.leaks import Evidence, secret
 
+from aioproducer.config import ProducerConfig
 from aioproducer.errors import AuthenticationError, ConfigError
 from aioproducer.net.security.sasl import fixed
 from aioproducer.net.security.sasl.aws_credentials import default_chain
 from aioproducer.net.security.sasl.msk_iam import MskIam, signed_payload
+from aioproducer.runtime.security_settings import sasl_mechanism
 from aioproducer.types import SaslCredentials
 
 KEY = secret("wJalrXUtnFEMI/K7MDENG+bPxRfiCYEXAMPLEKEY")
@@ -101,6 +104,33 @@ async def test_the_region_comes_from_the_environment_where_the_name_has_none(
         exchange = mechanism.exchange("localhost")
         assert region in await anext(exchange)
         await exchange.aclose()
+
+
+async def test_the_region_comes_from_the_profile_where_neither_name_nor_environment_has_one(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    pytest.importorskip("botocore")
+    for name in ("AWS_REGION", "AWS_DEFAULT_REGION"):
+        monkeypatch.delenv(name, raising=False)
+    file = tmp_path / "config"
+    keys = f"aws_access_key_id = AKIDEXAMPLE\naws_secret_access_key = {KEY}\n"
+    file.write_text(f"[profile dev]\nregion = eu-west-3\n{keys}")
+    monkeypatch.setenv("AWS_CONFIG_FILE", str(file))
+    login = "software.amazon.msk.auth.iam.IAMLoginModule required awsProfileName=dev;"
+    config = ProducerConfig.from_properties(
+        {
+            "bootstrap.servers": "localhost:1",
+            "security.protocol": "SASL_SSL",
+            "sasl.mechanism": "AWS_MSK_IAM",
+            "sasl.jaas.config": login,
+        },
+        allow=["aws"],
+    )
+    mechanism = sasl_mechanism(config)
+    assert mechanism is not None
+    exchange = mechanism.exchange("localhost")
+    assert b"/eu-west-3/" in await anext(exchange)
+    await exchange.aclose()
 
 
 async def test_credentials_are_found_as_the_aws_tools_find_them(
