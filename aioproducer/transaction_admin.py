@@ -154,7 +154,8 @@ class TransactionAdmin:
             older_than_ms: only those that have been open for longer (KIP-994, Kafka 3.8).
 
         Returns:
-            The transactions that were open and are aborted now.
+            The transactions that were open and are aborted now. Before transaction version 2
+            (Kafka 4.0) one may be among them that its producer commits during the call.
         """
         if not prefix:
             raise ValueError("an empty prefix would abort the transactions of all producers")
