@@ -19,12 +19,14 @@ from aioproducer.compat.kafka.partitioner import View, choice_of
 from aioproducer.compat.kafka.serializer import function_of
 from aioproducer.core.metadata.cluster import Cluster, check_topic_name
 from aioproducer.errors import AuthorizationError, InvalidTopicError, UnknownTopicOrPartitionError
+from aioproducer.metrics import Metric
 from aioproducer.records import murmur2_partition
 from aioproducer.types import TopicMetadata
 
 __all__ = ["KafkaProducer", "MetricName"]
 __path__: list[str] = []  # a package there: its modules come from kafka-python
 
+_GROUPING = ("node-id", "topic")
 _METADATA_ERRORS = (AuthorizationError, UnknownTopicOrPartitionError)
 
 
@@ -246,6 +248,8 @@ class KafkaProducer(TransactionsMixin):
     def metrics(self, raw: bool = False) -> Mapping[Any, Any] | None:
         """Return values by group and Java's name; None with `metrics_enabled=False`.
 
+        Each topic and broker has a group, such as `producer-topic-metrics.orders`.
+
         Args:
             raw: Return the metrics by `MetricName` instead, each an `aioproducer.metrics.Metric`.
         """
@@ -256,12 +260,12 @@ class KafkaProducer(TransactionsMixin):
             measured = connection.all_metrics()
         if raw:
             return {
-                MetricName(each.name, each.group, each.description, each.tags): each
+                MetricName(each.name, _group_of(each), each.description, each.tags): each
                 for each in measured
             }
         groups: dict[str, dict[str, float]] = {}
         for each in measured:
-            groups.setdefault(each.group, {})[each.name] = each.value
+            groups.setdefault(_group_of(each), {})[each.name] = each.value
         return groups
 
     # -- private ---------------------------------------------------------------------------------
@@ -285,6 +289,10 @@ class KafkaProducer(TransactionsMixin):
         self._metadata = View(connection.cluster, connection.request_update)
         self._own_connection = connection
         return connection
+
+
+def _group_of(metric: Metric) -> str:
+    return ".".join([metric.group, *(value for name, value in metric.tags if name in _GROUPING)])
 
 
 def _check_topic(topic: Any) -> None:

@@ -617,6 +617,18 @@ def test_close_refuses_a_negative_timeout(producer: KafkaProducer) -> None:
         producer.close(-1)
 
 
+def test_each_topic_and_broker_has_a_group_of_metrics(cluster: ThreadedCluster) -> None:
+    with KafkaProducer(bootstrap_servers=cluster.bootstrap_servers) as producer:
+        for topic, count in (("one", 2), ("t", 1)):
+            for _ in range(count):
+                producer.send(topic, b"v").get(WAIT_S)
+        metrics = producer.metrics()
+    assert metrics is not None
+    assert metrics["producer-topic-metrics.one"]["record-send-total"] == 2
+    assert metrics["producer-topic-metrics.t"]["record-send-total"] == 1
+    assert metrics["producer-node-metrics.node-1"]["request-total"] >= 3
+
+
 def test_metrics_are_grouped_and_can_be_off(cluster: ThreadedCluster) -> None:
     options: dict[str, Any] = {"bootstrap_servers": cluster.bootstrap_servers}
     with KafkaProducer(**options) as producer:
