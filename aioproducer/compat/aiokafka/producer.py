@@ -16,6 +16,7 @@ from collections.abc import Awaitable, Callable, Iterable
 from ssl import SSLContext
 from typing import TYPE_CHECKING, Any, Final, NoReturn, Self
 
+from aioproducer._checks.event_loop import running_loop
 from aioproducer._util.secrets import hides_arguments
 from aioproducer.compat._servers import servers_option
 from aioproducer.compat.aiokafka import _settings as settings
@@ -213,7 +214,7 @@ class AIOKafkaProducer(TransactionsMixin):
             AuthenticationFailedError: the brokers refuse the credentials.
             ProducerClosed: it is stopped.
         """
-        loop = asyncio.get_running_loop()
+        loop = running_loop()
         if self._loop is not None and self._loop is not loop:
             raise AssertionError("Please create objects with the same loop as running with")
         self._loop = loop

@@ -15,6 +15,7 @@ from contextlib import suppress
 from functools import partial
 from typing import Any, Final, NoReturn, Self
 
+from aioproducer._checks.event_loop import running_loop
 from aioproducer._util import log
 from aioproducer._util.secrets import hides_arguments
 from aioproducer.compat._forwarding import forwarded
@@ -75,7 +76,7 @@ class AIOProducer:
         buffer_timeout: float = 1.0,
     ) -> None:
         del max_workers, executor, batch_size, buffer_timeout
-        loop = asyncio.get_running_loop()
+        loop = running_loop()
         settings = settings_of(producer_conf)
         self._own_callbacks = _Callbacks()
         settings = settings._replace(

@@ -153,6 +153,13 @@ async def test_a_refused_constructor_does_not_warn_of_an_unclosed_producer() -> 
     gc.collect()
 
 
+def test_a_program_of_trio_is_told_that_asyncio_is_needed() -> None:
+    producer = AIOKafkaProducer()
+    with pytest.raises(RuntimeError, match=r"no asyncio event loop runs here .*trio"):
+        producer.start().send(None)
+    producer._closed = True
+
+
 async def test_calls_before_start_and_after_stop_say_so() -> None:
     producer = AIOKafkaProducer()
     with pytest.raises(aiokafka.errors.IllegalStateError, match="not started"):
