@@ -42,6 +42,19 @@ def forwarded(name: str, here: str, package: str, distribution: str) -> Any:
     return getattr(module, name)
 
 
+def preferred(name: str, here: str, package: str, distribution: str, own: ModuleType) -> Any:
+    """Return what the installed client has under a name, else what is `own`.
+
+    The client's functions check for its classes, and raise its errors.
+    """
+    if name not in own.__all__:
+        return forwarded(name, here, package, distribution)
+    try:
+        return getattr(_client_module(package), name, None) or getattr(own, name)
+    except ImportError:
+        return getattr(own, name)
+
+
 def _client_module(package: str) -> ModuleType:
     """Import a module of the client, also where `sys.modules` has ours under the client's name."""
     root = package.partition(".")[0]

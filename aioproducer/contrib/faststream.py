@@ -45,7 +45,7 @@ with required(__name__, "faststream"):
 if TYPE_CHECKING:
     from faststream.kafka.response import KafkaPublishCommand
 
-    from aioproducer.compat.aiokafka.structs import RecordMetadata
+    from aioproducer.compat.aiokafka._structs import RecordMetadata
 
 __all__ = ["KafkaBroker", "publish_natively"]
 

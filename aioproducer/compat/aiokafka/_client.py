@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from aioproducer.compat.aiokafka import errors
 from aioproducer.compat.aiokafka._error_base import shared_class
+from aioproducer.compat.aiokafka._structs import BrokerMetadata, TopicPartition, shared_struct
 from aioproducer.compat.aiokafka._translation import translated, translating
 from aioproducer.compat.aiokafka.errors import (
     IllegalArgumentError,
@@ -24,7 +25,6 @@ from aioproducer.compat.aiokafka.errors import (
     NodeNotReadyError,
     RequestTimedOutError,
 )
-from aioproducer.compat.aiokafka.structs import BrokerMetadata, TopicPartition, shared_struct
 from aioproducer.core.transactions import coordinator_queries
 from aioproducer.core.transactions.states import TransactionState
 from aioproducer.errors import KafkaConnectionError, KafkaError, KafkaTimeoutError

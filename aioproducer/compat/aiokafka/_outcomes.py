@@ -10,13 +10,13 @@ import asyncio
 from collections.abc import Generator
 from typing import TYPE_CHECKING, Any, Final, cast
 
+from aioproducer.compat.aiokafka._structs import RecordMetadata, TopicPartition, shared_struct
 from aioproducer.compat.aiokafka._translation import (
     acknowledged_metadata,
     acknowledgement,
     record_metadata,
     translated,
 )
-from aioproducer.compat.aiokafka.structs import RecordMetadata, TopicPartition, shared_struct
 from aioproducer.errors import KafkaError
 from aioproducer.runtime.delivery import Delivery
 

@@ -14,7 +14,7 @@ from numbers import Real
 from ssl import SSLContext
 from typing import Any, Final
 
-from aioproducer.compat.aiokafka.abc import AbstractTokenProvider
+from aioproducer.compat.aiokafka._abc import AbstractTokenProvider
 from aioproducer.config.option import plain
 from aioproducer.errors import UnsupportedCodecError
 from aioproducer.records.codecs import codec_for

@@ -1,39 +1,24 @@
 """aiokafka's abstract classes, for annotations and subclasses in programs.
 
-The producer calls an `AbstractTokenProvider` for its OAuth token. aiokafka's consumer takes a
-`ConsumerRebalanceListener` of this module, too: it checks the methods, not the class.
+They are its own classes if it is installed, as its consumers take no others.
 """
 
-from __future__ import annotations
+from typing import TYPE_CHECKING, Any
 
-from abc import ABC, abstractmethod
-from collections.abc import Collection, Mapping
-from typing import Any
+from aioproducer.compat._forwarding import preferred
+from aioproducer.compat.aiokafka import _abc as _own
 
-from aioproducer.types import TopicPartition
+if TYPE_CHECKING:
+    from aioproducer.compat.aiokafka._abc import (
+        AbstractTokenProvider,
+        ConsumerRebalanceListener,
+    )
 
-__all__ = ["AbstractTokenProvider", "ConsumerRebalanceListener"]
-
-
-class AbstractTokenProvider(ABC):
-    """Source of the token for SASL/OAUTHBEARER."""
-
-    @abstractmethod
-    async def token(self) -> str:
-        """Return the token to authenticate with; called for each connection."""
-
-    def extensions(self) -> Mapping[str, str]:
-        """Return SASL extensions to send with the token (KIP-342); none unless overridden."""
-        return {}
+__all__ = [
+    "AbstractTokenProvider",
+    "ConsumerRebalanceListener",
+]
 
 
-class ConsumerRebalanceListener(ABC):
-    """Callbacks for the partitions that a consumer loses and gets."""
-
-    @abstractmethod
-    def on_partitions_revoked(self, revoked: Collection[TopicPartition]) -> Any:
-        """Handle partitions that the consumer is about to lose; may be a coroutine function."""
-
-    @abstractmethod
-    def on_partitions_assigned(self, assigned: Collection[TopicPartition]) -> Any:
-        """Handle partitions that the consumer has got; may be a coroutine function."""
+def __getattr__(name: str) -> Any:
+    return preferred(name, __name__, "aiokafka.abc", "aiokafka", _own)

@@ -20,6 +20,7 @@ from aioproducer._checks.event_loop import running_loop
 from aioproducer._util.secrets import hides_arguments
 from aioproducer.compat._servers import servers_option
 from aioproducer.compat.aiokafka import _settings as settings
+from aioproducer.compat.aiokafka._abc import AbstractTokenProvider
 from aioproducer.compat.aiokafka._batch import (
     BATCH_OVERHEAD,
     RECORD_OVERHEAD,
@@ -38,9 +39,9 @@ from aioproducer.compat.aiokafka._client import (
 from aioproducer.compat.aiokafka._connection import Connection
 from aioproducer.compat.aiokafka._error_base import shared_class
 from aioproducer.compat.aiokafka._outcomes import RecordFutures
+from aioproducer.compat.aiokafka._structs import RecordMetadata
 from aioproducer.compat.aiokafka._transactions import TransactionContext, TransactionsMixin
 from aioproducer.compat.aiokafka._translation import record_metadata, translated, translating
-from aioproducer.compat.aiokafka.abc import AbstractTokenProvider
 from aioproducer.compat.aiokafka.errors import (
     IllegalOperation,
     IllegalStateError,
@@ -54,7 +55,6 @@ from aioproducer.compat.aiokafka.partitioner import (
     adapted,
     is_default,
 )
-from aioproducer.compat.aiokafka.structs import RecordMetadata
 from aioproducer.config import ProducerConfig
 from aioproducer.errors import KafkaError
 from aioproducer.records import record_size_bound

@@ -33,7 +33,7 @@ What differs on purpose (kafka-python -> here):
   refused, with what to do instead
 """
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from aioproducer.compat._forwarding import forwarded, version_of
 from aioproducer.compat.kafka import errors, partitioner, serializer, structs
@@ -44,7 +44,9 @@ from aioproducer.compat.kafka.partitioner import (
 )
 from aioproducer.compat.kafka.producer import KafkaProducer
 from aioproducer.compat.kafka.serializer import DefaultSerializer, JsonSerializer, Serializer
-from aioproducer.compat.kafka.structs import OffsetAndMetadata, TopicPartition
+
+if TYPE_CHECKING:
+    from aioproducer.compat.kafka.structs import OffsetAndMetadata, TopicPartition
 
 __all__ = [
     "DefaultPartitioner",
@@ -69,4 +71,6 @@ _INTERFACE_VERSION = "3.0.12"
 def __getattr__(name: str) -> Any:
     if name == "__version__":
         return version_of("kafka", _INTERFACE_VERSION)
+    if name in __all__ and name in structs.__all__:
+        return getattr(structs, name)
     return forwarded(name, __name__, "kafka", "kafka-python")

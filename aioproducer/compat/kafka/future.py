@@ -16,8 +16,8 @@ from aioproducer._util.clock import Deadline
 from aioproducer._util.forks import at_fork
 from aioproducer.compat._forwarding import forwarded
 from aioproducer.compat.kafka import errors
+from aioproducer.compat.kafka._structs import RecordMetadata, metadata_of
 from aioproducer.compat.kafka._translation import translated, translating
-from aioproducer.compat.kafka.structs import RecordMetadata, metadata_of
 from aioproducer.errors import KafkaError
 from aioproducer.types import RecordMetadata as OwnMetadata
 

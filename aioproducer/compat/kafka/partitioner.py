@@ -12,7 +12,7 @@ from typing import Any, Protocol
 
 from aioproducer.compat._forwarding import forwarded
 from aioproducer.compat._shared_classes import counterpart
-from aioproducer.compat.kafka.structs import BrokerMetadata
+from aioproducer.compat.kafka._structs import BrokerMetadata
 from aioproducer.core.metadata.cluster import Cluster
 
 __all__ = ["DefaultPartitioner", "Partitioner", "StickyPartitioner"]

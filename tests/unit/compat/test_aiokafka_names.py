@@ -23,8 +23,8 @@ from aioproducer import errors as ours
 from aioproducer.compat import aiokafka as compat
 from aioproducer.compat.aiokafka import errors
 from aioproducer.compat.aiokafka._error_base import shared_class
+from aioproducer.compat.aiokafka._structs import RecordMetadata, shared_struct
 from aioproducer.compat.aiokafka._translation import translated
-from aioproducer.compat.aiokafka.structs import RecordMetadata, shared_struct
 
 ERROR_NAMES = sorted(
     name

@@ -10,6 +10,8 @@ from importlib.util import find_spec
 import confluent_kafka.cimpl
 import pytest
 
+import aioproducer.compat.aiokafka
+
 CLIENTS = {"aiokafka": "aiokafka", "confluent": "confluent_kafka", "kafka": "kafka"}
 
 FORWARDED = [
@@ -172,3 +174,42 @@ import aioproducer.compat.kafka.admin as again
 print(again.__name__)
 """
     assert run(program).split() == ["kafka.admin"]
+
+
+PREFERRED = [
+    *(("aiokafka", "structs", name) for name in aioproducer.compat.aiokafka.structs.__all__),
+    *(("aiokafka", "abc", name) for name in aioproducer.compat.aiokafka.abc.__all__),
+    ("kafka", "structs", "OffsetAndMetadata"),
+    ("kafka", "structs", "TopicPartition"),
+]
+
+
+@pytest.mark.parametrize(("name", "module", "each"), PREFERRED)
+def test_class_that_a_consumer_checks_for_is_that_of_the_installed_client(
+    name: str, module: str, each: str
+) -> None:
+    ours = import_module(f"aioproducer.compat.{name}")
+    theirs = getattr(import_module(f"{name}.{module}"), each)
+    assert getattr(getattr(ours, module), each) is theirs
+    assert each not in ours.__all__ or getattr(ours, each) is theirs
+
+
+@pytest.mark.parametrize(("name", "module", "each"), PREFERRED)
+def test_without_the_client_there_is_a_class_of_the_drop_in(
+    monkeypatch: pytest.MonkeyPatch, name: str, module: str, each: str
+) -> None:
+    for loaded in [loaded for loaded in sys.modules if f"{loaded}.".startswith(f"{name}.")]:
+        monkeypatch.setitem(sys.modules, loaded, None)
+    ours = getattr(import_module(f"aioproducer.compat.{name}"), module)
+    assert getattr(ours, each).__module__.startswith("aioproducer.")
+
+
+def test_producer_alone_does_not_import_the_client() -> None:
+    program = """
+import sys
+from aioproducer.compat.aiokafka import AIOKafkaProducer
+from aioproducer.compat.confluent import Producer
+from aioproducer.compat.kafka import KafkaProducer
+print(sorted({"aiokafka", "confluent_kafka", "kafka"} & set(sys.modules)))
+"""
+    assert run(program).strip() == "[]"
