@@ -18,6 +18,7 @@ from aioproducer.core.transactions.requests import CoordinatorKey, CoordinatorKi
 from aioproducer.core.transactions.rules import Rpc
 from aioproducer.core.transactions.sequencer import TransactionalSequencer
 from aioproducer.errors import BrokerError, NodeDisconnectedError, error_for_code
+from simulation.batches import Acknowledgements, derived_state_differs
 from simulation.links import not_dialed
 from simulation.transactions.waiting import broken_in_transactions
 from simulation.waiting import (
@@ -136,7 +137,7 @@ class LivenessWatch:
             broken += rule(engine, now)
         if not _is_running(engine):
             return broken
-        for each in self._steps.setdefault(producer, [each() for each in STEPS]):
+        for each in self._steps.setdefault(producer, [each() for each in _STEPS]):
             broken += each.check(engine, now)
         for rule in _AT_EACH_MOMENT:
             broken += rule(engine, now)
@@ -371,6 +372,7 @@ def _parts_expire_otherwise(engine: ProducerEngine, now: float) -> Iterator[str]
                 )
 
 
+_STEPS = (*STEPS, Acknowledgements)
 _WHILE_STARTED: tuple[_Rule, ...] = (
     asked_in_vain,
     asks_before_the_pause_ends,
@@ -398,6 +400,7 @@ _NOW_AND_THEN: tuple[_Rule, ...] = (
     _parts_expire_otherwise,
     broken_in_transactions,
     broken_while_waiting,
+    derived_state_differs,
 )
 """Rules for a running producer; what breaks one of these stays broken until the next long wait."""
 

@@ -656,7 +656,7 @@ def requests_in_flight(engine: ProducerEngine) -> Iterator[tuple[BrokerLink, InF
                 yield link, request
 
 
-def _batches_of(request: InFlightRequest) -> Sequence[ProducerBatch]:
+def batches_of(request: InFlightRequest) -> Sequence[ProducerBatch]:
     """Return the batches of a Produce request."""
     batches: Sequence[ProducerBatch] = getattr(request.on_end, "args", ((), ()))[1]
     return batches
@@ -671,7 +671,7 @@ def _differs_from_its_request(engine: ProducerEngine, now: float) -> Iterator[st
         if request.kind is not ProduceRequest:
             continue
         content = b"".join(request.buffers)
-        for batch in _batches_of(request):
+        for batch in batches_of(request):
             numbers = batch.producer_id, batch.producer_epoch, batch.base_sequence
             is_by_id = batch.topic_id.int != 0 and batch.topic_id.bytes in content
             if is_by_id != (request.version >= _TOPIC_IDS_SINCE):
@@ -746,7 +746,7 @@ def _beyond_limits(engine: ProducerEngine, now: float) -> Iterator[str]:
         if request.kind is not ProduceRequest:
             continue
         in_flight[link.node.id] += 1
-        batches = _batches_of(request)
+        batches = batches_of(request)
         size = sum(map(len, request.buffers)) - _FRAMING * (1 + len(batches))
         if len(batches) > 1 and size > config.max_request_size:
             yield f"a request of {len(batches)} batches has {size} bytes"

@@ -1,0 +1,255 @@
+"""State of batches, memory and sequences that follows from other state, computed anew.
+
+Owns: what the accumulator, its pool, the sequencer and the sender keep about batches, compared with
+the batches and requests themselves. Not here: what batches wait for, see `simulation.waiting`.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from itertools import pairwise
+from math import inf
+from typing import TYPE_CHECKING
+
+from aioproducer.core.batching.batch import NO_PARTITION
+from aioproducer.core.batching.buffer_pool import NO_CEILING
+from aioproducer.core.sending.idempotence import sequence_after
+from aioproducer.core.sending.reasons import Obstacle
+from aioproducer.wire.messages.init_producer_id import InitProducerIdRequest
+from aioproducer.wire.messages.produce import ProduceRequest
+from simulation.waiting import batches_of
+
+if TYPE_CHECKING:
+    from aioproducer.core.batching.batch import ProducerBatch
+    from aioproducer.core.batching.readiness import PartitionQueue
+    from aioproducer.net.connection import InFlightRequest
+    from aioproducer.runtime.engine import ProducerEngine
+    from aioproducer.types import TopicPartition
+
+
+class Acknowledgements:
+    """The last acknowledgement of each partition; `check` it whenever the loop is idle."""
+
+    def __init__(self) -> None:
+        self._checked_at = -inf
+        self._newest: dict[TopicPartition, tuple[int, ...]] = {}
+        self._epochs: dict[tuple[int, ...], int] = {}
+        """The leader epochs of the batches on the wire by their ordinals."""
+
+    def check(self, engine: ProducerEngine, now: float) -> Iterator[str]:
+        """Yield partitions that count as not acknowledged, or by another leader, after one.
+
+        Only one batch at a time is sent to them.
+        """
+        before, epochs = self._newest, self._epochs
+        for where, partition in engine.accumulator.sequencer._partitions.items():
+            newest = partition.newest
+            if partition.log_may_be_new or newest <= before.get(where, ()):
+                continue
+            if partition.acknowledged_at < self._checked_at:
+                yield f"{where} is acknowledged, and the last time was {partition.acknowledged_at}"
+            if partition.acknowledged_epoch != epochs.get(newest, partition.acknowledged_epoch):
+                yield f"{where} is acknowledged in epoch {epochs[newest]}, another one is kept"
+        sequences = engine.accumulator.sequencer._partitions.items()
+        self._newest = {where: partition.newest for where, partition in sequences}
+        pinned = engine.accumulator.pinned
+        self._epochs = {each.ordinal: each.leader_epoch for each in pinned if each.on_wire}
+        self._checked_at = now
+
+
+def derived_state_differs(engine: ProducerEngine, now: float) -> Iterator[str]:
+    """Yield state that differs from the state that it is computed from."""
+    for rule in _RULES:
+        yield from rule(engine, now)
+
+
+def _requests(engine: ProducerEngine) -> Iterator[InFlightRequest]:
+    """Yield the requests in flight, also those to brokers that have left."""
+    for link in (*engine.client._links(), *engine.client._retired):
+        connection = link._connection
+        if connection is not None and connection.is_open:
+            yield from (*connection._awaiting, *connection._unflushed)
+
+
+def _queues(engine: ProducerEngine) -> Iterator[PartitionQueue]:
+    for partitions in engine.accumulator._queues.values():
+        yield from partitions.values()
+
+
+def _queues_differ(engine: ProducerEngine, now: float) -> Iterator[str]:
+    """Queues have the batches that no transport has, in their order; only the last has room."""
+    expected: dict[TopicPartition, list[ProducerBatch]] = {}
+    for batch in engine.accumulator.incomplete():
+        if not batch.pins and batch.topic_partition.partition != NO_PARTITION:
+            expected.setdefault(batch.topic_partition, []).append(batch)
+    for queue in _queues(engine):
+        batches = sorted(expected.pop(queue.topic_partition, ()), key=lambda each: each.ordinal)
+        if [*queue.batches] != batches:
+            found = [each.ordinal for each in queue.batches]
+            yield f"{queue.topic_partition} has {found} queued, of {[b.ordinal for b in batches]}"
+        if not all(each.full for each in batches[:-1]):
+            yield f"{queue.topic_partition} has several batches with room"
+    if expected:
+        yield f"batches of {[*expected]} are in no queue"
+
+
+def _readiness_differs(engine: ProducerEngine, now: float) -> Iterator[str]:
+    """Each partition is in one place: planned, with its leader, leaderless, or it waits."""
+    readiness = engine.accumulator.readiness
+    heap = {(at, queue) for at, _, queue in readiness._heap}
+    places = Counter(queue for queues in readiness._ready.values() for queue in queues)
+    places.update([*readiness.leaderless])
+    busy = {batch.topic_partition for batch in engine.accumulator.pinned}
+    planned = [inf]
+    for queue in _queues(engine):
+        where, is_lingering = queue.topic_partition, queue in readiness._lingering
+        if places[queue] != (queue.placed is not None):
+            yield f"{where} is placed {places[queue]} times, at {queue.placed}"
+        if is_lingering and (queue.muted or not queue.batches or queue.placed is not None):
+            yield f"{where} lingers, and has nothing to linger for"
+        if is_lingering and queue.batches and readiness.ready_at(queue) != queue.ready_at:
+            yield f"{where} lingers until {queue.ready_at:.3f}, not {readiness.ready_at(queue):.3f}"
+        if queue.muted and where not in busy:
+            yield f"{where} is muted, and no batch is in flight"
+        if queue.ready_at < inf:
+            planned.append(queue.ready_at)
+            if (queue.ready_at, queue) not in heap:
+                yield f"{where} is planned for {queue.ready_at:.3f}, and not in the heap"
+    if readiness.next_at != min(planned):
+        yield f"the next partition is due at {min(planned):.3f}, not {readiness.next_at:.3f}"
+
+
+def _expiry_differs(engine: ProducerEngine, now: float) -> Iterator[str]:
+    """The next expiry is that of the oldest batch."""
+    accumulator = engine.accumulator
+    created_at = min((each.created_at for each in accumulator.incomplete()), default=inf)
+    expected = created_at + accumulator.settings.delivery_timeout
+    if accumulator.next_expiry_at != expected:
+        yield f"the first batch expires at {expected:.3f}, not {accumulator.next_expiry_at:.3f}"
+
+
+def _pins_differ(engine: ProducerEngine, now: float) -> Iterator[str]:
+    """A batch is pinned once by its request and once by each of its parts without an outcome."""
+    accumulator = engine.accumulator
+    on_wire: Counter[ProducerBatch] = Counter()
+    for request in _requests(engine):
+        if request.kind is ProduceRequest:
+            on_wire.update(batches_of(request))
+    preparing = [each for _, batches in engine.sender_task._preparing.values() for each in batches]
+    for batch in {*accumulator.incomplete(), *accumulator.pinned, *on_wire}:
+        parts = sum(not part.done for part in batch.parts)
+        pins = on_wire[batch] + preparing.count(batch) + parts
+        if batch.pins != pins or (pins > 0) != (batch in accumulator.pinned):
+            yield f"a batch of {batch.topic_partition} has {batch.pins} pins, not {pins}"
+        if batch.on_wire != (batch in on_wire):
+            yield f"a batch of {batch.topic_partition} is on the wire: {batch.on_wire}"
+    in_flight = Counter(batch.topic_partition for batch in accumulator.pinned if not batch.parts)
+    if accumulator.settings.guarantee_order and max(in_flight.values(), default=0) > 1:
+        yield f"several batches of a partition are in flight: {in_flight}"
+    nodes = {node_id for node_id, _ in engine.sender_task._preparing.values()}
+    if nodes != engine.driver.sender._preparing:
+        yield f"requests to {nodes} are prepared, not {engine.driver.sender._preparing}"
+
+
+def _memory_differs(engine: ProducerEngine, now: float) -> Iterator[str]:
+    """The memory and places that are not free are those of batches and of calls that wait."""
+    accumulator, pool = engine.accumulator, engine.pool
+    batches = {*accumulator.incomplete(), *accumulator.pinned}
+    used = sum(batch.size for batch in batches if batch.buffer is not None)
+    used += sum(request.granted for request in pool._queue)
+    # A check of the healed cluster takes all that is free.
+    if pool.available and pool.total - pool.available != used:
+        yield f"{pool.total - pool.available} bytes of memory are in use, batches have {used}"
+    most = engine.config.buffer_max_records
+    if most is not None and pool.ceiling != NO_CEILING:
+        places = engine.appender.fast_path.appended - (pool.ceiling - most)
+        records = sum(batch.count for batch in batches if batch.size and batch.buffer is not None)
+        if places != records:
+            yield f"{places} places of records are in use, batches have {records}"
+
+
+def _sequences_differ(engine: ProducerEngine, now: float) -> Iterator[str]:
+    """The sequencer has the batches with sequences and without an outcome, in their order."""
+    sequencer = engine.accumulator.sequencer
+    expected: dict[TopicPartition, list[ProducerBatch]] = {}
+    for batch in engine.accumulator.incomplete():
+        if batch.has_sequence:
+            expected.setdefault(batch.topic_partition, []).append(batch)
+    for where, partition in sequencer._partitions.items():
+        batches = sorted(expected.pop(where, ()), key=lambda each: each.ordinal)
+        if batches != partition.in_flight:
+            found = [each.ordinal for each in partition.in_flight]
+            yield f"{where} has {found} in flight, of {[each.ordinal for each in batches]}"
+        if not partition.is_whole or not batches or batches[0].ordinal < partition.newest:
+            continue
+        ends = [(each.base_sequence, each.count) for each in batches]
+        for (first, count), after in pairwise([*ends, (partition.next_sequence, 0)]):
+            if sequence_after(first, count) != after[0]:
+                yield f"{where} has sequences {ends}, then {partition.next_sequence}"
+    if expected:
+        yield f"batches of {[*expected]} have sequences of their own"
+
+
+def _identity_request_differs(engine: ProducerEngine, now: float) -> Iterator[str]:
+    """A producer id that is being requested has a request in flight."""
+    requests = sum(each.kind is InitProducerIdRequest for each in _requests(engine))
+    is_asked = engine.driver.sender.producer_id.in_flight
+    if engine.transactions is None and requests != is_asked:
+        yield f"{requests} requests for a producer id are in flight, and it says {is_asked}"
+
+
+def _counts_differ(engine: ProducerEngine, now: float) -> Iterator[str]:
+    """The records without an outcome are those of batches."""
+    stats, batches = engine.stats, engine.accumulator.incomplete()
+    pending = stats.records_appended - stats.records_acknowledged - stats.records_failed
+    records = sum(batch.count for batch in batches)
+    if pending != records:
+        yield f"{pending} records have no outcome by the counts, batches have {records}"
+
+
+def _latencies_differ(engine: ProducerEngine, now: float) -> Iterator[str]:
+    """A node with a ready partition counts as one for which data is ready."""
+    sender = engine.driver.sender
+    waits = sender._latencies._waits
+    if sender._latencies._timeout > 0:
+        nodes = {*engine.accumulator.readiness.nodes()} - sender._preparing
+        for node_id in nodes - waits.keys():
+            yield f"data is ready for node {node_id}, and its latency is not measured"
+    for node_id, (drained_at, ready_at) in waits.items():
+        if not drained_at <= ready_at <= now:
+            yield f"node {node_id} took data at {drained_at:.3f}, ready at {ready_at:.3f}"
+
+
+def _waits_for_another_thing(engine: ProducerEngine, now: float) -> Iterator[str]:
+    """What `Sender.wait_of` says of each batch is so: errors of expired batches have it."""
+    accumulator, sender = engine.accumulator, engine.driver.sender
+    for batch in accumulator.incomplete():
+        where, wait = batch.topic_partition, sender.wait_of(batch)
+        leader = accumulator.readiness.leader_of(where)
+        is_so = {
+            Obstacle.RESPONSE: batch.on_wire,
+            Obstacle.PREPARATION: batch.pins > 0 and not batch.on_wire,
+            Obstacle.METADATA: where.partition == NO_PARTITION,
+            Obstacle.LEADER: leader is None,
+            Obstacle.CONNECTION: leader is not None,
+            Obstacle.RETRY: batch.attempts > 0 and wait.error is not None,
+            Obstacle.TURN: batch.attempts == 0,
+            Obstacle.PRODUCER_ID: accumulator.sequencer.identity is None,
+        }.get(wait.obstacle, True)
+        if not is_so:
+            yield f"a batch of {where} is {wait}, and it is not"
+
+
+_RULES = (
+    _queues_differ,
+    _readiness_differs,
+    _expiry_differs,
+    _pins_differ,
+    _memory_differs,
+    _sequences_differ,
+    _identity_request_differs,
+    _counts_differ,
+    _latencies_differ,
+    _waits_for_another_thing,
+)

@@ -1,0 +1,137 @@
+"""State of batches that differs from what it is computed from is found out, in a real core."""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import replace
+from math import inf
+from operator import attrgetter
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from unit.core.support import Core
+
+from aioproducer.core.batching.partitioners import NodeLatencies
+from aioproducer.core.sending.idempotence import ProducerIdentity, Sequencer
+from aioproducer.core.sending.reasons import Obstacle, Wait
+from aioproducer.types import TopicPartition
+from aioproducer.wire.messages.produce import ProduceRequest
+from simulation.batches import Acknowledgements, derived_state_differs
+
+_WHERE = TopicPartition("t", 0)
+
+
+def _engine(latencies: NodeLatencies | None = None) -> Any:
+    """A core with a batch in flight, one that is queued and one that lingers."""
+    sequencer = Sequencer(5)
+    sequencer.on_identity(ProducerIdentity(7, 0))
+    core = Core(linger=1.0, sequencer=sequencer, latencies=latencies or NodeLatencies(5.0))
+    core.append()
+    core.now += 2
+    (dispatch,) = core.poll()
+    queued, lingering = core.fill(), core.append(1)
+    core.nodes.unready[1] = inf
+    assert not core.poll()
+    request = SimpleNamespace(
+        kind=ProduceRequest, on_end=SimpleNamespace(args=(1, dispatch.batches))
+    )
+    connection = SimpleNamespace(is_open=True, _awaiting=[request], _unflushed=[])
+    accumulator, records = (
+        core.accumulator,
+        sum(each.count for each in core.accumulator.incomplete()),
+    )
+    core.stats.count_appended = lambda: records
+    return SimpleNamespace(
+        core=core,
+        sent=dispatch.batches[0],
+        queued=queued,
+        lingering=lingering,
+        queue=accumulator.queue(*_WHERE),
+        lingering_queue=accumulator.queue("t", 1),
+        sequences=sequencer._partitions[_WHERE],
+        accumulator=accumulator,
+        pool=core.pool,
+        stats=core.stats,
+        config=SimpleNamespace(buffer_max_records=None),
+        transactions=None,
+        driver=SimpleNamespace(sender=core.sender),
+        sender_task=SimpleNamespace(_preparing={}),
+        client=SimpleNamespace(
+            _links=lambda: [SimpleNamespace(_connection=connection)], _retired={}
+        ),
+    )
+
+
+def test_state_that_equals_what_it_is_computed_from_breaks_no_rule() -> None:
+    engine = _engine()
+    assert not list(derived_state_differs(engine, engine.core.now))
+
+
+@pytest.mark.parametrize(
+    ("owner", "name", "value", "text"),
+    [
+        ("queue", "batches", deque(), "queued, of"),
+        ("accumulator", "_queues", {}, "are in no queue"),
+        ("queued", "full", False, "several batches with room"),
+        ("queue", "placed", None, "is placed 1 times"),
+        ("lingering_queue", "muted", True, "nothing to linger for"),
+        ("lingering_queue", "muted", True, "no batch is in flight"),
+        ("lingering", "created_at", 1.0, "lingers until"),
+        ("accumulator.readiness", "_heap", [], "not in the heap"),
+        ("accumulator.readiness", "_heap", [], "the next partition is due"),
+        ("accumulator._incomplete", "_timeout", 1.0, "the first batch expires"),
+        ("sent", "pins", 2, "has 2 pins, not 1"),
+        ("accumulator", "pinned", set(), "has 1 pins, not 1"),
+        ("sent", "on_wire", False, "on the wire: False"),
+        ("driver.sender", "_preparing", {1}, "are prepared"),
+        ("queued", "size", 1, "bytes of memory are in use"),
+        ("sequences", "in_flight", [], "in flight, of"),
+        ("sequences", "next_sequence", 9, "then 9"),
+        ("accumulator.sequencer", "_partitions", {}, "sequences of their own"),
+        ("driver.sender.producer_id", "in_flight", True, "a producer id are in flight"),
+        ("stats", "records_failed", 1, "records have no outcome"),
+        ("driver.sender._latencies", "_waits", {}, "is not measured"),
+        ("driver.sender._latencies", "_waits", {1: (9.0, 8.0)}, "took data"),
+        ("driver.sender", "wait_of", lambda batch: Wait(Obstacle.METADATA), "and it is not"),
+    ],
+)
+def test_state_that_differs_is_found_out(owner: str, name: str, value: object, text: str) -> None:
+    engine = _engine()
+    setattr(attrgetter(owner)(engine), name, value)
+    assert any(text in each for each in derived_state_differs(engine, engine.core.now))
+
+
+def test_places_of_records_that_no_batch_has_are_found_out() -> None:
+    engine = _engine()
+    engine.config.buffer_max_records, engine.pool.ceiling = 10, 10
+    engine.appender = SimpleNamespace(fast_path=SimpleNamespace(appended=9))
+    assert any("9 places" in each for each in derived_state_differs(engine, engine.core.now))
+
+
+def test_several_batches_of_a_partition_that_keeps_the_order_are_found_out() -> None:
+    engine = _engine()
+    engine.accumulator.settings = replace(engine.accumulator.settings, guarantee_order=True)
+    engine.accumulator.pin(engine.queued)
+    broken = list(derived_state_differs(engine, engine.core.now))
+    assert any("several batches of a partition" in each for each in broken)
+
+
+@pytest.mark.parametrize(
+    ("state", "found"),
+    [
+        ({"newest": (1,), "acknowledged_at": 102.0, "acknowledged_epoch": 1}, 0),
+        ({"newest": (1,), "acknowledged_at": -inf, "acknowledged_epoch": 1}, 1),
+        ({"newest": (1,), "acknowledged_at": 102.0, "acknowledged_epoch": 0}, 1),
+        ({"newest": (1,), "acknowledged_at": -inf, "log_may_be_new": True}, 0),
+        ({}, 0),
+    ],
+)
+def test_an_acknowledgement_that_does_not_count_is_found_out(
+    state: dict[str, Any], found: int
+) -> None:
+    engine, steps = _engine(), Acknowledgements()
+    assert not list(steps.check(engine, engine.core.now))
+    for name, value in state.items():
+        setattr(engine.sequences, name, value)
+    assert len(list(steps.check(engine, 103.0))) == found
