@@ -287,8 +287,6 @@ class RecordAccumulator:
         size = 0
         for _ in range(readiness.begin_request(node_id)):
             queue = readiness.take(node_id)
-            if queue.muted or not queue.batches:
-                continue
             head = queue.batches[0]
             if (
                 readiness.ready_at(queue) > now

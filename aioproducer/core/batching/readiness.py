@@ -292,8 +292,6 @@ class Readiness:
 
     def _place(self, queue: PartitionQueue) -> None:
         self._lingering.pop(queue, None)
-        if queue.muted or not queue.batches:
-            return
         leader = self.leader_of(queue.topic_partition)
         if leader is None:
             queue.placed = _LEADERLESS
