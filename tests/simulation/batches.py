@@ -16,6 +16,7 @@ from aioproducer.core.batching.batch import NO_PARTITION
 from aioproducer.core.batching.buffer_pool import NO_CEILING
 from aioproducer.core.sending.idempotence import sequence_after
 from aioproducer.core.sending.reasons import Obstacle
+from aioproducer.errors import AuthorizationError
 from aioproducer.wire.messages.init_producer_id import InitProducerIdRequest
 from aioproducer.wire.messages.produce import ProduceRequest
 from simulation.waiting import batches_of
@@ -56,6 +57,12 @@ class Acknowledgements:
         pinned = engine.accumulator.pinned
         self._epochs = {each.ordinal: each.leader_epoch for each in pinned if each.on_wire}
         self._checked_at = now
+
+
+_FIRST_SIZE = 4096
+"""Bytes that a batch begins with if it grows (KIP-1332)."""
+_BOUND = 200
+"""Bytes by which the memory for a record alone exceeds what it takes."""
 
 
 def derived_state_differs(engine: ProducerEngine, now: float) -> Iterator[str]:
@@ -119,6 +126,8 @@ def _readiness_differs(engine: ProducerEngine, now: float) -> Iterator[str]:
             planned.append(queue.ready_at)
             if (queue.ready_at, queue) not in heap:
                 yield f"{where} is planned for {queue.ready_at:.3f}, and not in the heap"
+    if len(readiness._heap) >= readiness._compact_at > 2 * max(len(planned), 32):
+        yield f"the heap has {len(readiness._heap)} entries for {len(planned)} partitions"
     if readiness.next_at != min(planned):
         yield f"the next partition is due at {min(planned):.3f}, not {readiness.next_at:.3f}"
 
@@ -164,6 +173,12 @@ def _memory_differs(engine: ProducerEngine, now: float) -> Iterator[str]:
     # A check of the healed cluster takes all that is free.
     if pool.available and pool.total - pool.available != used:
         yield f"{pool.total - pool.available} bytes of memory are in use, batches have {used}"
+    settings = accumulator.settings
+    for batch in batches:
+        size = batch.uncompressed_size
+        largest = max(_FIRST_SIZE, 2 * size) if settings.grows else settings.batch_size
+        if batch.size > max(min(settings.batch_size, largest), size + _BOUND) and batch.buffer:
+            yield f"a batch of {size} bytes has {batch.size} bytes of memory"
     most = engine.config.buffer_max_records
     if most is not None and pool.ceiling != NO_CEILING:
         places = engine.appender.fast_path.appended - (pool.ceiling - most)
@@ -194,25 +209,38 @@ def _sequences_differ(engine: ProducerEngine, now: float) -> Iterator[str]:
         yield f"batches of {[*expected]} have sequences of their own"
 
 
-def _identity_request_differs(engine: ProducerEngine, now: float) -> Iterator[str]:
-    """A producer id that is being requested has a request in flight."""
+def _identity_differs(engine: ProducerEngine, now: float) -> Iterator[str]:
+    """A producer id that is being requested has a request; what is refused for good ends it."""
     requests = sum(each.kind is InitProducerIdRequest for each in _requests(engine))
-    is_asked = engine.driver.sender.producer_id.in_flight
-    if engine.transactions is None and requests != is_asked:
-        yield f"{requests} requests for a producer id are in flight, and it says {is_asked}"
+    identity = engine.driver.sender.producer_id
+    if engine.transactions is None and requests != identity.in_flight:
+        yield f"{requests} requests for a producer id are in flight, and it says {not requests}"
+    if identity._outdated and not identity.in_flight:
+        yield "no request for a producer id is in flight, and its response is to be ignored"
+    error = identity.last_error
+    if identity.refused != isinstance(error, AuthorizationError):
+        yield f"the producer id counts as refused ({identity.refused}), and the error is {error}"
+    if error is not None and not (error.retriable or identity.refused):
+        yield f"a producer id is still requested after {error}"
 
 
 def _latencies_differ(engine: ProducerEngine, now: float) -> Iterator[str]:
-    """A node with a ready partition counts as one for which data is ready."""
+    """Latencies are measured, if they are limited, of nodes with a ready partition."""
     sender = engine.driver.sender
-    waits = sender._latencies._waits
-    if sender._latencies._timeout > 0:
-        nodes = {*engine.accumulator.readiness.nodes()} - sender._preparing
-        for node_id in nodes - waits.keys():
-            yield f"data is ready for node {node_id}, and its latency is not measured"
+    waits, is_limited = sender._latencies._waits, sender._latencies._timeout > 0
+    nodes = {*engine.accumulator.readiness.nodes()} - sender._preparing
+    for node_id in nodes - waits.keys() if is_limited else waits:
+        yield f"the latency of node {node_id} is measured: {not is_limited}"
     for node_id, (drained_at, ready_at) in waits.items():
         if not drained_at <= ready_at <= now:
             yield f"node {node_id} took data at {drained_at:.3f}, ready at {ready_at:.3f}"
+    for link in engine.client._links() if is_limited else ():
+        connection = link._connection
+        for request in () if connection is None else connection._awaiting:
+            if request.kind is ProduceRequest and link.node.id in engine.metadata.cluster.nodes:
+                sent_at = max(batch.last_attempt_at for batch in batches_of(request))
+                if waits.get(link.node.id, (-inf, 0.0))[0] < sent_at:
+                    yield f"node {link.node.id} took data at {sent_at:.3f}, which does not count"
 
 
 def _waits_for_another_thing(engine: ProducerEngine, now: float) -> Iterator[str]:
@@ -220,6 +248,11 @@ def _waits_for_another_thing(engine: ProducerEngine, now: float) -> Iterator[str
     accumulator, sender = engine.accumulator, engine.driver.sender
     for batch in accumulator.incomplete():
         where, wait = batch.topic_partition, sender.wait_of(batch)
+        others = [
+            each
+            for each in accumulator.incomplete()
+            if each.topic_partition == where and each is not batch
+        ]
         leader = accumulator.readiness.leader_of(where)
         is_so = {
             Obstacle.RESPONSE: batch.on_wire,
@@ -227,6 +260,7 @@ def _waits_for_another_thing(engine: ProducerEngine, now: float) -> Iterator[str
             Obstacle.METADATA: where.partition == NO_PARTITION,
             Obstacle.LEADER: leader is None,
             Obstacle.CONNECTION: leader is not None,
+            Obstacle.EARLIER_BATCH: any(each.pins or each.has_sequence for each in others),
             Obstacle.RETRY: batch.attempts > 0 and wait.error is not None,
             Obstacle.TURN: batch.attempts == 0,
             Obstacle.PRODUCER_ID: accumulator.sequencer.identity is None,
@@ -242,7 +276,7 @@ _RULES = (
     _pins_differ,
     _memory_differs,
     _sequences_differ,
-    _identity_request_differs,
+    _identity_differs,
     _latencies_differ,
     _waits_for_another_thing,
 )

@@ -15,6 +15,7 @@ from unit.core.support import Core
 from aioproducer.core.batching.partitioners import NodeLatencies
 from aioproducer.core.sending.idempotence import ProducerIdentity, Sequencer
 from aioproducer.core.sending.reasons import Obstacle, Wait
+from aioproducer.errors import ProtocolError
 from aioproducer.types import TopicPartition
 from aioproducer.wire.messages.produce import ProduceRequest
 from simulation.batches import Acknowledgements, derived_state_differs
@@ -37,11 +38,8 @@ def _engine(latencies: NodeLatencies | None = None) -> Any:
         kind=ProduceRequest, on_end=SimpleNamespace(args=(1, dispatch.batches))
     )
     connection = SimpleNamespace(is_open=True, _awaiting=[request], _unflushed=[])
-    accumulator, records = (
-        core.accumulator,
-        sum(each.count for each in core.accumulator.incomplete()),
-    )
-    core.stats.count_appended = lambda: records
+    link = SimpleNamespace(_connection=connection, node=core.metadata.cluster.nodes[1])
+    accumulator = core.accumulator
     return SimpleNamespace(
         core=core,
         sent=dispatch.batches[0],
@@ -53,12 +51,11 @@ def _engine(latencies: NodeLatencies | None = None) -> Any:
         accumulator=accumulator,
         pool=core.pool,
         config=SimpleNamespace(buffer_max_records=None),
+        metadata=core.metadata,
         transactions=None,
         driver=SimpleNamespace(sender=core.sender),
         sender_task=SimpleNamespace(_preparing={}),
-        client=SimpleNamespace(
-            _links=lambda: [SimpleNamespace(_connection=connection)], _retired={}
-        ),
+        client=SimpleNamespace(_links=lambda: [link], _retired={}),
     )
 
 
@@ -86,11 +83,17 @@ def test_state_that_equals_what_it_is_computed_from_breaks_no_rule() -> None:
         ("sent", "on_wire", False, "on the wire: False"),
         ("driver.sender", "_preparing", {1}, "are prepared"),
         ("queued", "size", 1, "bytes of memory are in use"),
+        ("queued", "size", 1000, "has 1000 bytes of memory"),
         ("sequences", "in_flight", [], "in flight, of"),
         ("sequences", "next_sequence", 9, "then 9"),
         ("accumulator.sequencer", "_partitions", {}, "sequences of their own"),
         ("driver.sender.producer_id", "in_flight", True, "a producer id are in flight"),
-        ("driver.sender._latencies", "_waits", {}, "is not measured"),
+        ("driver.sender.producer_id", "_outdated", True, "its response is to be ignored"),
+        ("driver.sender.producer_id", "refused", True, "counts as refused"),
+        ("driver.sender.producer_id", "last_error", ProtocolError("x"), "still requested"),
+        ("driver.sender._latencies", "_timeout", 0.0, "measured: True"),
+        ("driver.sender._latencies", "_waits", {}, "measured: False"),
+        ("driver.sender._latencies", "_waits", {1: (9.0, 102.0)}, "which does not count"),
         ("driver.sender._latencies", "_waits", {1: (9.0, 8.0)}, "took data"),
         ("driver.sender", "wait_of", lambda batch: Wait(Obstacle.METADATA), "and it is not"),
     ],
