@@ -59,6 +59,38 @@ class Acknowledgements:
         self._checked_at = now
 
 
+class Choices:
+    """The partitions for records without a key; `check` them whenever the loop is idle."""
+
+    def __init__(self) -> None:
+        self._current: dict[str, int | None] = {}
+        self._cluster: object = None
+
+    def check(self, engine: ProducerEngine, now: float) -> Iterator[str]:
+        """Yield those chosen without a leader, or outside of the client's rack (KIP-1123).
+
+        Other leaders may have been known when a choice was made, or its weights.
+        """
+        config, cluster = engine.config, engine.metadata.cluster
+        version = (engine.metadata.version, cluster.nodes)
+        is_same, self._cluster = version == self._cluster, version
+        before, partitioners = self._current, engine.appender.batch_appender._sticky_partitioners
+        self._current = {name: each.current for name, each in partitioners._partitioners.items()}
+        rack = config.client_rack if config.partitioner_rack_aware else None
+        for name, chosen in self._current.items() if is_same else ():
+            topic = engine.metadata.topic(name)
+            if topic is None or chosen is None or chosen == before.get(name, chosen):
+                continue
+            near = [
+                partition
+                for partition in topic.available
+                if rack and cluster.nodes[topic.partitions[partition].leader].rack == rack
+            ]
+            allowed = near or topic.available
+            if allowed and chosen not in allowed:
+                yield f"{name}-{chosen} is chosen, of {allowed}"
+
+
 _FIRST_SIZE = 4096
 """Bytes that a batch begins with if it grows (KIP-1332)."""
 _BOUND = 200
@@ -246,21 +278,19 @@ def _latencies_differ(engine: ProducerEngine, now: float) -> Iterator[str]:
 def _waits_for_another_thing(engine: ProducerEngine, now: float) -> Iterator[str]:
     """What `Sender.wait_of` says of each batch is so: errors of expired batches have it."""
     accumulator, sender = engine.accumulator, engine.driver.sender
+    batches = {*accumulator.pinned, *accumulator.incomplete()}
+    busy = Counter(each.topic_partition for each in batches if each.pins or each.has_sequence)
     for batch in accumulator.incomplete():
         where, wait = batch.topic_partition, sender.wait_of(batch)
-        others = [
-            each
-            for each in accumulator.incomplete()
-            if each.topic_partition == where and each is not batch
-        ]
         leader = accumulator.readiness.leader_of(where)
+        is_busy = batch.pins > 0 or batch.has_sequence
         is_so = {
             Obstacle.RESPONSE: batch.on_wire,
             Obstacle.PREPARATION: batch.pins > 0 and not batch.on_wire,
             Obstacle.METADATA: where.partition == NO_PARTITION,
             Obstacle.LEADER: leader is None,
             Obstacle.CONNECTION: leader is not None,
-            Obstacle.EARLIER_BATCH: any(each.pins or each.has_sequence for each in others),
+            Obstacle.EARLIER_BATCH: busy[where] > is_busy,
             Obstacle.RETRY: batch.attempts > 0 and wait.error is not None,
             Obstacle.TURN: batch.attempts == 0,
             Obstacle.PRODUCER_ID: accumulator.sequencer.identity is None,

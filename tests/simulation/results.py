@@ -9,7 +9,7 @@ from __future__ import annotations
 from aioproducer.errors import KafkaError
 from aioproducer.testing.broker import TopicSpec
 from aioproducer.testing.world.faults import Shape
-from aioproducer.types import Record
+from aioproducer.types import Record, TopicPartition
 from simulation.aftermath import Aftermath
 from simulation.ledger import CallState, Entry
 from simulation.workload import Workload, as_tuples
@@ -69,6 +69,10 @@ class ResultChecks(Aftermath):
         batches = {each.batch_and_index()[0] for each in deliveries}
         if any(entry.error for entry in entries) or any(batch.parts for batch in batches):
             return
+        offset = (await deliveries[-1]).offset
+        kept = self._producer.engine.driver.sender._offsets._last.get(TopicPartition(name, 0))
+        if kept is not None and offset not in (None, kept.offset):
+            self._ledger.false_reports.append(f"offset {offset} is acknowledged, kept is {kept}")
         retried = sum(batch.count * (batch.attempts - 1) for batch in batches)
         expected = {
             "record-send-total": len(entries),

@@ -68,6 +68,8 @@ _SHARE_WITHOUT_RESPONSES, _SHARE_OF_SMALL_REQUESTS = 0.06, 0.2
 _SHARE_OF_MORE_CALLS = 0.3
 _SHARE_OF_HAND_OVERS = 0.08
 SHARE_OF_SESSIONS = 0.07
+_SHARE_OF_RACKS = 0.06
+_RACKS = ("rack-0", "rack-1")
 _SESSIONS_MS = (1500, 5000)
 _HOOKS = ("value_serializer", "interceptor_classes")
 _SHARE_OF_BOUNDED_QUEUES = 0.6
@@ -170,6 +172,10 @@ class Scenario(WorldSpec):
         if not self.session_ms:
             return ListenerSecurity()
         return ListenerSecurity(mechanisms=("PLAIN",), users=USERS, max_reauth_ms=self.session_ms)
+
+    def rack_of(self, node_id: int) -> str | None:
+        """One of two, if the client has a rack."""
+        return _RACKS[node_id % len(_RACKS)] if "client_rack" in self.options else None
 
     def settings(self, settings: ClusterSettings) -> ClusterSettings:
         """As the scenario and the transactions' plan say."""
@@ -284,6 +290,14 @@ def with_sessions(scenario: Scenario, rng: random.Random) -> Scenario:
         return scenario
     options = {**scenario.options, **LOGIN}
     return replace(scenario, options=options, session_ms=rng.choice(_SESSIONS_MS))
+
+
+def with_racks(scenario: Scenario, rng: random.Random) -> Scenario:
+    """The scenario, in a share of the runs with a client in one of two racks (KIP-1123)."""
+    if "partitioner" in scenario.options or rng.random() >= _SHARE_OF_RACKS:
+        return scenario
+    racks = {"client_rack": _RACKS[0], "partitioner_rack_aware": True}
+    return replace(scenario, options={**scenario.options, **racks})
 
 
 def _choose_partition(

@@ -62,6 +62,7 @@ from simulation.scenario import (
     with_more_calls,
     with_more_options,
     with_plan,
+    with_racks,
     with_sessions,
 )
 from simulation.themes import (
@@ -210,6 +211,7 @@ class Simulation:
         theme = setup.theme or theme
         if plan is None:
             drawn = with_more_options(drawn, chance.of("more options"))
+            drawn = with_racks(drawn, chance.of("racks"))
         if theme is not None:
             drawn = theme.applied_to(drawn)
         if plan is not None:

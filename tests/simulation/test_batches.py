@@ -18,7 +18,7 @@ from aioproducer.core.sending.reasons import Obstacle, Wait
 from aioproducer.errors import ProtocolError
 from aioproducer.types import TopicPartition
 from aioproducer.wire.messages.produce import ProduceRequest
-from simulation.batches import Acknowledgements, derived_state_differs
+from simulation.batches import Acknowledgements, Choices, derived_state_differs
 
 _WHERE = TopicPartition("t", 0)
 
@@ -137,3 +137,24 @@ def test_an_acknowledgement_that_does_not_count_is_found_out(
     for name, value in state.items():
         setattr(engine.sequences, name, value)
     assert len(list(steps.check(engine, 103.0))) == found
+
+
+@pytest.mark.parametrize(
+    ("rack", "chosen", "found"), [("", 2, 0), ("a", 0, 0), ("a", 2, 1), ("b", 2, 0), ("c", 2, 0)]
+)
+def test_a_partition_outside_of_the_rack_that_is_chosen_is_found_out(
+    rack: str, chosen: int, found: int
+) -> None:
+    core, partitioner = Core(), SimpleNamespace(current=None)
+    nodes = {each: SimpleNamespace(rack="ab"[each > 2]) for each in (1, 2, 3)}
+    cluster = SimpleNamespace(nodes=nodes, topics={"t": core.metadata.topic("t")})
+    sticky = SimpleNamespace(_partitioners={"t": partitioner})
+    engine: Any = SimpleNamespace(
+        config=SimpleNamespace(client_rack=rack, partitioner_rack_aware=True),
+        metadata=SimpleNamespace(cluster=cluster, version=1, topic=cluster.topics.get),
+        appender=SimpleNamespace(batch_appender=SimpleNamespace(_sticky_partitioners=sticky)),
+    )
+    steps = Choices()
+    assert not list(steps.check(engine, 1.0))
+    partitioner.current = chosen
+    assert len(list(steps.check(engine, 2.0))) == found

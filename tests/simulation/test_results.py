@@ -12,6 +12,7 @@ from support.checker import Kind
 from aioproducer.blocking.handle import DeliveryHandle
 from aioproducer.blocking.submission_queue import SubmissionQueue
 from aioproducer.client import producer
+from aioproducer.core.sending.acknowledged import AcknowledgedOffsets
 from aioproducer.errors import BufferExhaustedError
 from aioproducer.metrics.totals import ProducerStats
 from aioproducer.runtime.bulk.run import BulkRun
@@ -22,7 +23,7 @@ from simulation import Setup, SimProducer, Simulation, run_seed
 
 _SEED = 3
 """Of a run in peace, whose last close is cancelled."""
-_SEED_THAT_HANDS_OVER = 104
+_SEED_THAT_HANDS_OVER, _IDEMPOTENT_SEED = 104, 2
 
 
 def _oracles_of(seed: int, setup: Setup | None = None) -> set[str]:
@@ -128,3 +129,15 @@ def test_a_record_handed_over_that_is_refused_too_early_is_found_out(
 
     monkeypatch.setattr(SubmissionQueue, "_append", refuse)
     assert "what_calls_return_is_true" in _oracles_of(_SEED_THAT_HANDS_OVER)
+
+
+def test_an_acknowledged_offset_that_is_kept_wrongly_is_found_out(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    on_acknowledged = AcknowledgedOffsets.on_acknowledged
+
+    def keep_earlier(self: AcknowledgedOffsets, batch: Any, base_offset: int | None) -> None:
+        on_acknowledged(self, batch, base_offset and base_offset - 1)
+
+    monkeypatch.setattr(AcknowledgedOffsets, "on_acknowledged", keep_earlier)
+    assert "what_calls_return_is_true" in _oracles_of(_IDEMPOTENT_SEED)

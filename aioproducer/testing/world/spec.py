@@ -55,6 +55,10 @@ class WorldSpec:
         """The requirements that brokers have of clients."""
         return ListenerSecurity()
 
+    def rack_of(self, node_id: int) -> str | None:
+        """Return the rack of a broker."""
+        return None
+
     def settings(self, settings: ClusterSettings) -> ClusterSettings:
         """Return how the cluster behaves, based on its normal behaviour."""
         return settings

@@ -149,7 +149,10 @@ class SimWorld:
     def _make_cluster(self) -> SimCluster:
         settings = ClusterSettings(verify_records=True, auto_create_topics=False)
         cluster = SimCluster(
-            [BrokerSpec(node_id, f"broker-{node_id}.sim", 9092) for node_id in self.spec.nodes],
+            [
+                BrokerSpec(node_id, f"broker-{node_id}.sim", 9092, self.spec.rack_of(node_id))
+                for node_id in self.spec.nodes
+            ],
             settings=self.spec.settings(settings),
             rng=self.chance.of("cluster"),
             loop=self.loop,
