@@ -69,11 +69,12 @@ class Choices:
     def check(self, engine: ProducerEngine, now: float) -> Iterator[str]:
         """Yield those chosen without a leader, or outside of the client's rack (KIP-1123).
 
-        Other leaders may have been known when a choice was made, or its weights.
+        Calls that wait for memory choose by the metadata from before their wait, as in Java.
         """
         config, cluster = engine.config, engine.metadata.cluster
         version = (engine.metadata.version, cluster.nodes)
-        is_same, self._cluster = version == self._cluster, version
+        is_same = version == self._cluster
+        self._cluster = None if engine.appender.fast_path.waiting else version
         before, partitioners = self._current, engine.appender.batch_appender._sticky_partitioners
         self._current = {name: each.current for name, each in partitioners._partitioners.items()}
         rack = config.client_rack if config.partitioner_rack_aware else None

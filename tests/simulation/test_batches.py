@@ -152,7 +152,10 @@ def test_a_partition_outside_of_the_rack_that_is_chosen_is_found_out(
     engine: Any = SimpleNamespace(
         config=SimpleNamespace(client_rack=rack, partitioner_rack_aware=True),
         metadata=SimpleNamespace(cluster=cluster, version=1, topic=cluster.topics.get),
-        appender=SimpleNamespace(batch_appender=SimpleNamespace(_sticky_partitioners=sticky)),
+        appender=SimpleNamespace(
+            batch_appender=SimpleNamespace(_sticky_partitioners=sticky),
+            fast_path=SimpleNamespace(waiting=0),
+        ),
     )
     steps = Choices()
     assert not list(steps.check(engine, 1.0))
