@@ -209,7 +209,7 @@ def _memory_differs(engine: ProducerEngine, now: float) -> Iterator[str]:
     settings = accumulator.settings
     for batch in batches:
         size = batch.uncompressed_size
-        largest = max(_FIRST_SIZE, 2 * size) if settings.grows else settings.batch_size
+        largest = max(_FIRST_SIZE, 2 * (size + _BOUND)) if settings.grows else settings.batch_size
         if batch.size > max(min(settings.batch_size, largest), size + _BOUND) and batch.buffer:
             yield f"a batch of {size} bytes has {batch.size} bytes of memory"
     most = engine.config.buffer_max_records
