@@ -59,6 +59,26 @@ class Acknowledgements:
         self._checked_at = now
 
 
+class Gaps:
+    """Partitions with a batch that is not written, or in doubt; `check` them when idle."""
+
+    def __init__(self) -> None:
+        self._before: dict[TopicPartition, tuple[object, object, set[tuple[int, ...]]]] = {}
+
+    def check(self, engine: ProducerEngine, now: float) -> Iterator[str]:
+        """Yield those that get a new batch before they restart: brokers would refuse it."""
+        before, self._before = self._before, {}
+        for where, partition in engine.accumulator.sequencer._partitions.items():
+            if partition.is_whole:
+                continue
+            gap = partition.unwritten_from, partition.unknown_gap
+            numbers = {each.ordinal for each in partition.in_flight if len(each.ordinal) == 1}
+            self._before[where] = (*gap, numbers)
+            *same, known = before.get(where, (None, None, set()))
+            if (*same,) == gap and numbers - known:
+                yield f"{where} gets batches {numbers - known} after a gap {gap}"
+
+
 class Choices:
     """The partitions for records without a key; `check` them whenever the loop is idle."""
 
@@ -232,6 +252,9 @@ def _sequences_differ(engine: ProducerEngine, now: float) -> Iterator[str]:
         if batches != partition.in_flight:
             found = [each.ordinal for each in partition.in_flight]
             yield f"{where} has {found} in flight, of {[each.ordinal for each in batches]}"
+        count = sum(len(each.ordinal) == 1 for each in batches)
+        if count > sequencer._max_in_flight:
+            yield f"{where} has {count} batches in flight, brokers know {sequencer._max_in_flight}"
         if not partition.is_whole or not batches or batches[0].ordinal < partition.newest:
             continue
         ends = [(each.base_sequence, each.count) for each in batches]

@@ -18,7 +18,7 @@ from aioproducer.core.transactions.requests import CoordinatorKey, CoordinatorKi
 from aioproducer.core.transactions.rules import Rpc
 from aioproducer.core.transactions.sequencer import TransactionalSequencer
 from aioproducer.errors import BrokerError, NodeDisconnectedError, error_for_code
-from simulation.batches import Acknowledgements, Choices, derived_state_differs
+from simulation.batches import Acknowledgements, Choices, Gaps, derived_state_differs
 from simulation.links import not_dialed
 from simulation.transactions.waiting import broken_in_transactions
 from simulation.waiting import (
@@ -372,7 +372,7 @@ def _parts_expire_otherwise(engine: ProducerEngine, now: float) -> Iterator[str]
                 )
 
 
-_STEPS = (*STEPS, Acknowledgements, Choices)
+_STEPS = (*STEPS, Acknowledgements, Choices, Gaps)
 _WHILE_STARTED: tuple[_Rule, ...] = (
     asked_in_vain,
     asks_before_the_pause_ends,

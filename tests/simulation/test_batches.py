@@ -18,7 +18,7 @@ from aioproducer.core.sending.reasons import Obstacle, Wait
 from aioproducer.errors import ProtocolError
 from aioproducer.types import TopicPartition
 from aioproducer.wire.messages.produce import ProduceRequest
-from simulation.batches import Acknowledgements, Choices, derived_state_differs
+from simulation.batches import Acknowledgements, Choices, Gaps, derived_state_differs
 
 _WHERE = TopicPartition("t", 0)
 
@@ -85,6 +85,7 @@ def test_state_that_equals_what_it_is_computed_from_breaks_no_rule() -> None:
         ("queued", "size", 1, "bytes of memory are in use"),
         ("queued", "size", 1000, "has 1000 bytes of memory"),
         ("sequences", "in_flight", [], "in flight, of"),
+        ("accumulator.sequencer", "_max_in_flight", 0, "brokers know 0"),
         ("sequences", "next_sequence", 9, "then 9"),
         ("accumulator.sequencer", "_partitions", {}, "sequences of their own"),
         ("driver.sender.producer_id", "in_flight", True, "a producer id are in flight"),
@@ -160,4 +161,28 @@ def test_a_partition_outside_of_the_rack_that_is_chosen_is_found_out(
     steps = Choices()
     assert not list(steps.check(engine, 1.0))
     partitioner.current = chosen
+    assert len(list(steps.check(engine, 2.0))) == found
+
+
+@pytest.mark.parametrize(
+    ("gap", "new_gap", "ordinal", "found"),
+    [
+        ((1,), (1,), (9,), 1),
+        ((1,), (1,), (1, 0), 0),
+        ((1,), None, (9,), 0),
+        (None, (1,), (9,), 0),
+        (None, None, (9,), 0),
+    ],
+)
+def test_a_new_batch_after_a_gap_is_found_out(
+    gap: tuple[int, ...] | None,
+    new_gap: tuple[int, ...] | None,
+    ordinal: tuple[int, ...],
+    found: int,
+) -> None:
+    engine, steps = _engine(), Gaps()
+    engine.sequences.unknown_gap = gap
+    assert not list(steps.check(engine, 1.0))
+    engine.sequences.unknown_gap = new_gap
+    engine.sequences.in_flight.append(SimpleNamespace(ordinal=ordinal))
     assert len(list(steps.check(engine, 2.0))) == found
