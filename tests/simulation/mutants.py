@@ -2081,6 +2081,75 @@ MUTANTS += tuple(
 )
 
 
+# Kinds that mechanical changes of sending and batching have shown to be missed.
+MUTANTS += tuple(
+    Mutant(*each)
+    for each in (
+        (
+            "count no partition as acknowledged",
+            "core/sending/idempotence.py",
+            "partition.acknowledged_epoch = now, batch.leader_epoch",
+            "partition.acknowledged_epoch = -inf, batch.leader_epoch",
+        ),
+        (
+            "send new batches after a gap",
+            "core/sending/idempotence.py",
+            "            partition.is_whole\n            and partition.is_remembered(now)\n",
+            "            partition.is_remembered(now)\n",
+        ),
+        (
+            "leave a lingering partition without a plan",
+            "core/batching/readiness.py",
+            "                queue.ready_at = inf\n                self._place(queue)\n"
+            "        return len(ready)\n",
+            "                queue.ready_at = inf\n        return len(ready)\n",
+        ),
+        (
+            "withdraw a batch that was overtaken, without an outcome",
+            "core/sending/sender.py",
+            "            self.fail(elder, overtaken(elder), now=now)\n",
+            "",
+        ),
+        (
+            "do not store that a producer id is refused",
+            "core/sending/producer_id.py",
+            "            self.refused = True\n",
+            "",
+        ),
+        (
+            "keep an offset before that of the last acknowledgement",
+            "core/sending/acknowledged.py",
+            "base_offset + batch.count - 1",
+            "base_offset - batch.count - 1",
+        ),
+        (
+            "never measure when a node took data",
+            "core/batching/partitioners.py",
+            "(now if can_drain else drained_at, now)",
+            "(drained_at, now)",
+        ),
+        (
+            "exclude partitions for a latency without a limit",
+            "core/batching/partitioners.py",
+            "        if self._timeout <= 0:\n            return\n",
+            "",
+        ),
+        (
+            "let a batch grow beyond its size",
+            "core/batching/accumulator.py",
+            "size = min(largest, max(2 * batch.size, needed))",
+            "size = max(2 * batch.size, needed)",
+        ),
+        (
+            "prefer the partitions outside of the client's rack",
+            "core/batching/partitioners.py",
+            "topic.partitions[index].leader in near",
+            "topic.partitions[index].leader not in near",
+        ),
+    )
+)
+
+
 # Kinds that a twelfth blind round has shown to be missed.
 TRANSACTIONAL_MUTANTS += tuple(
     Mutant(*each, transactional=True)
