@@ -599,8 +599,7 @@ def _sleeps_past_a_node(engine: ProducerEngine, now: float) -> Iterator[str]:
     sender, until = engine.driver.sender, engine.sender_task.sleeping_until
     preparing = sender._preparing
     if sender._wants_identity:
-        chance_at = min(engine.client.next_chance_at(now), now + RECHECK_S)
-        at = max(sender.producer_id._retry_at, chance_at)
+        at = sender.producer_id.due_at(now, engine.client)
         if until > max(at, now) + _LATE_S:
             yield f"the sender sleeps until {until:.3f}, a producer id is wanted at {at:.3f}"
     for node_id in engine.accumulator.readiness.nodes():
