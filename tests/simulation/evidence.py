@@ -90,6 +90,7 @@ class Evidence:
         expirations: What it said of batches that a broker acknowledged and does not have.
         described: When brokers were asked for metadata, where topics are few.
         failures: Why producers ended that no caller had closed.
+        logged_unread: The sums of the failures in the log that no task has read.
     """
 
     config: ProducerConfig
@@ -117,6 +118,7 @@ class Evidence:
     expirations: Sequence[str] = ()
     described: Sequence[float] = ()
     failures: Sequence[BaseException] = ()
+    logged_unread: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def counts(self) -> Counts:
@@ -259,6 +261,14 @@ def _records(batches: list[StoredBatch] | tuple[StoredBatch, ...]) -> list[Decod
     ]
 
 
+_UNREAD = {
+    "record(s) of a batch failed and their deliveries": ("while running", 1),
+    "more record(s) failed and their deliveries": ("while running", 0),
+    "the producer is closed; %d record(s) failed": ("at the end", 0),
+}
+"""Lines of the log with a count of failures: which sum it is a part of, and which argument."""
+
+
 @dataclass
 class LogWatch(logging.Handler):
     """Collects exceptions that the package logs.
@@ -266,12 +276,14 @@ class LogWatch(logging.Handler):
     Attributes:
         restarts: When it logged that it starts over from the bootstrap servers.
         expirations: What it logged of batches that a broker acknowledged and does not have.
+        unread: How many failures it logged that no task has read, and how many at the end.
     """
 
     now: Callable[[], float]
     reports: list[str] = field(default_factory=list)
     restarts: list[float] = field(default_factory=list)
     expirations: list[str] = field(default_factory=list)
+    unread: Counter[str] = field(default_factory=Counter)
 
     def __post_init__(self) -> None:
         super().__init__(logging.WARNING)
@@ -285,6 +297,9 @@ class LogWatch(logging.Handler):
             self.restarts.append(self.now())
         if "does not have the last batch that it acknowledged" in record.getMessage():
             self.expirations.append(f"at {self.now():.3f}: {record.getMessage()}")
+        for text, (when, place) in _UNREAD.items():
+            if text in record.msg and isinstance(record.args, tuple):
+                self.unread[when] += int(str(record.args[place]))
         error = record.exc_info[1] if record.exc_info and record.levelno >= logging.ERROR else None
         if error is not None and not isinstance(error, BrokerError | RecordsPurgedError):
             self.reports.append(f"{record.getMessage()}: {error!r}")

@@ -19,6 +19,7 @@ from aioproducer.core.transactions.rules import Rpc
 from aioproducer.core.transactions.sequencer import TransactionalSequencer
 from aioproducer.errors import BrokerError, NodeDisconnectedError, error_for_code
 from simulation.batches import Acknowledgements, Choices, Gaps, derived_state_differs
+from simulation.consistency import bulk_calls_are_paced, inconsistent
 from simulation.links import not_dialed
 from simulation.transactions.waiting import broken_in_transactions
 from simulation.waiting import (
@@ -387,6 +388,7 @@ _AT_EACH_MOMENT: tuple[_Rule, ...] = (
     buffers_with_two_owners,
     gathers_although_waiting,
     more_records_than_allowed,
+    bulk_calls_are_paced,
 )
 _NOW_AND_THEN: tuple[_Rule, ...] = (
     _broken_rules,
@@ -401,6 +403,7 @@ _NOW_AND_THEN: tuple[_Rule, ...] = (
     broken_in_transactions,
     broken_while_waiting,
     derived_state_differs,
+    inconsistent,
 )
 """Rules for a running producer; what breaks one of these stays broken until the next long wait."""
 

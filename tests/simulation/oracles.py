@@ -259,6 +259,9 @@ def no_failure_is_unhandled_that_was_read(e: Evidence) -> Iterator[str]:
     reported = e.counts.unretrieved_failures
     if e.ledger.unread != reported:
         yield f"on_delivery_error was called for {e.ledger.unread} records, {reported} count"
+    for when in ("while running", "at the end"):
+        if e.logged_unread.get(when, 0) != reported:
+            yield f"{e.logged_unread.get(when, 0)} failures were logged {when}, {reported} count"
     failed = e.counts.records_failed - e.ledger.refused_later
     unknown = sum(each.state is CallState.UNKNOWN for each in e.ledger.entries)
     most = len(e.ledger.dropped) + unknown

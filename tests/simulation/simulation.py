@@ -260,6 +260,7 @@ class Simulation:
             evidence = self.loop.run_until_complete(self._play())
             evidence.reports += watch.reports + self.loop.failures
             evidence.restarts, evidence.expirations = watch.restarts, watch.expirations
+            evidence.logged_unread = watch.unread
             violations = judge(evidence) + judge_transactions(evidence)
             recovery = _recovery(evidence)
         except BusyLoopError as error:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Callable
+from contextvars import Context, copy_context
 from types import SimpleNamespace
 from typing import Any
 from unittest.mock import Mock
@@ -142,6 +145,42 @@ async def test_a_callback_before_the_outcome_is_found_out() -> None:
     assert len(calls) == 1
     calls[0](pending)
     assert len(ledger.false_reports) == 1
+
+
+@pytest.mark.parametrize(("context_of", "found"), [(copy_context, 0), (Context, 1)])
+async def test_a_callback_in_another_context_is_found_out(
+    context_of: Callable[[], Context], found: int
+) -> None:
+    calls: list[Any] = []
+    done: Any = Mock(Delivery, done=lambda: True, add_done_callback=calls.append)
+    entry = _entry(b"1")
+    entry.delivery = done
+    ledger, nothing = Ledger(), Mock()
+    Workload(nothing, nothing, ledger, nothing, nothing, purges=False)._count_notices(entry)
+    context_of().run(calls[0], done)
+    assert len(ledger.false_reports) == found
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "found"), [(False, True, False), (True, True, True), (False, False, True)]
+)
+async def test_a_delivery_that_is_wrongly_cancelled_is_found_out(
+    before: bool, after: bool, found: bool
+) -> None:
+    calls: list[Any] = []
+    pending: Any = Mock(
+        Delivery,
+        done=lambda: False,
+        cancelled=Mock(side_effect=[before, after]),
+        exception=Mock(side_effect=[asyncio.InvalidStateError, asyncio.CancelledError]),
+    )
+    pending.add_done_callback = lambda callback: calls.append((callback, copy_context()))
+    pending.cancel = lambda: calls[0][1].run(calls[0][0], pending) or True
+    entry = _entry(b"1")
+    entry.delivery = pending
+    ledger, nothing = Ledger(), Mock()
+    await Workload(nothing, nothing, ledger, nothing, nothing, purges=False)._give_up(entry)
+    assert bool(ledger.false_reports) == found
 
 
 async def test_a_removed_callback_that_is_called_is_found_out() -> None:

@@ -57,6 +57,7 @@ from aioproducer.errors import (
 from aioproducer.net.client import NetworkClient
 from aioproducer.runtime.bulk.run import BulkRun
 from aioproducer.runtime.bulk.target import BulkTarget
+from aioproducer.runtime.delivery.unhandled import UnretrievedFailures
 from aioproducer.runtime.send.appender import RecordAppender
 from aioproducer.runtime.tasks.metadata_waiters import MetadataWaiters
 from aioproducer.runtime.tasks.sender import SenderTask
@@ -828,6 +829,14 @@ def test_an_unread_failure_that_is_not_reported_is_found_out(
         mark_retrieved(self, index)
 
     monkeypatch.setattr(ProducerBatch, "mark_retrieved", mark_twice)
+    oracle = "no_failure_is_unhandled_that_was_read"
+    assert oracle in _oracles_that_notice(Setup(), oracle, range(6, 31))
+
+
+def test_an_unread_failure_that_is_not_logged_is_found_out(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(UnretrievedFailures, "_write_sums", lambda self: None)
     oracle = "no_failure_is_unhandled_that_was_read"
     assert oracle in _oracles_that_notice(Setup(), oracle, range(6, 31))
 

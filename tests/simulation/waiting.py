@@ -29,6 +29,7 @@ from aioproducer.net.client import NodeNotReady
 from aioproducer.net.connection import IdleConnectionError
 from aioproducer.wire.messages.produce import ProduceRequest
 from aioproducer.wire.messages.sasl_handshake import SaslHandshakeRequest
+from simulation.consistency import RefusalCounts, RequestCounts, WaitCounts
 from simulation.links import Dials, earlier_dials_count, unsupported_versions
 
 if TYPE_CHECKING:
@@ -967,4 +968,7 @@ STEPS: Sequence[type[Steps]] = (
     Throttling,
     IdleConnections,
     Dials,
+    RequestCounts,
+    RefusalCounts,
+    WaitCounts,
 )

@@ -22,6 +22,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import AsyncIterable, Awaitable, Callable, Coroutine, Iterable, Sequence
+from contextvars import ContextVar
 from typing import Any
 
 from aioproducer import Producer
@@ -46,6 +47,8 @@ _LARGE_EACH, _LARGE_BYTES = 5, 5000
 """So many records are followed by a large one, where some are."""
 LARGEST_BURST = 30
 """Records that a task sends in one go, at most."""
+_caller = ContextVar("_caller", default=b"")
+"""The record to which a task has added a callback last."""
 
 
 def as_tuples(items: list[Record]) -> list[Item]:
@@ -56,6 +59,15 @@ def as_tuples(items: list[Record]) -> list[Item]:
         else each
         for each in items
     ]
+
+
+def _state_of(delivery: Delivery) -> type[BaseException] | None:
+    """Return the kind of exception that a delivery raises in place of its outcome."""
+    try:
+        delivery.exception()
+    except (asyncio.CancelledError, asyncio.InvalidStateError) as error:
+        return type(error)
+    return None
 
 
 class Workload:
@@ -193,12 +205,24 @@ class Workload:
         delivery, calls = entry.delivery, []
         if delivery is None:
             return
-        delivery.add_done_callback(lambda _: calls.append(self._loop.time()))
-        delivery.cancel()
+
+        def on_cancelled(_: object) -> None:
+            calls.append((_caller.get(), delivery.cancelled(), _state_of(delivery)))
+
+        _caller.set(entry.name)
+        delivery.add_done_callback(on_cancelled)
+        _caller.set(b"")
+        if not delivery.done() and (
+            delivery.cancelled() or _state_of(delivery) is not asyncio.InvalidStateError
+        ):
+            self._ledger.false_reports.append(f"{entry.label}: is cancelled before cancel()")
+        expected: list[object] = [(entry.name, False, None)]  # it has its outcome by then
+        if delivery.cancel():
+            expected.append((entry.name, True, asyncio.CancelledError))
         await asyncio.sleep(0)
         await asyncio.sleep(0)
-        if len(calls) != 1:
-            self._ledger.false_reports.append(f"{entry.label}: cancel() made {len(calls)} calls")
+        if len(calls) != 1 or calls[0] not in expected:
+            self._ledger.false_reports.append(f"{entry.label}: cancel() made the calls {calls}")
         if delivery.done() and delivery.cancelled():
             self._ledger.false_reports.append(f"{entry.label}: no caller can wait for it any more")
 
@@ -420,9 +444,12 @@ class Workload:
             return
         comes_late = waited_for.done()
         entry.notices = 0
+        _caller.set(entry.name)
 
-        def notice(delivery: Delivery) -> None:
-            if not delivery.done():
+        def notice(delivery: object) -> None:
+            if isinstance(delivery, Delivery) and _caller.get() != entry.name:
+                self._ledger.false_reports.append(f"{entry.label}: called back in another context")
+            if not waited_for.done():
                 self._ledger.false_reports.append(f"{entry.label}: called back before its outcome")
             entry.notices = (entry.notices or 0) + 1
             if not comes_late:

@@ -1,0 +1,225 @@
+"""Rules for state that follows from other state: links, connections, counts, the send path.
+
+Owns: what an attribute that is kept must be equal to at an idle moment. Not here: how long a
+producer waits, see `simulation.waiting`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from aioproducer.errors import AuthenticationError
+from aioproducer.net.context import NodeState
+from aioproducer.runtime.bulk.run import _Tracked
+
+if TYPE_CHECKING:
+    from aioproducer.core.batching.buffer_pool import MemoryRequest
+    from aioproducer.net.connection import Connection
+    from aioproducer.net.link import BrokerLink
+    from aioproducer.runtime.engine import ProducerEngine
+
+_DIALING = frozenset({NodeState.CONNECTING, NodeState.HANDSHAKING})
+
+
+def inconsistent(engine: ProducerEngine, now: float) -> Iterator[str]:
+    """Yield attributes that differ from what they follow from."""
+    client, io_stats = engine.client, engine.client.io_stats
+    links = [*client._links(), *client._retired]
+    for link in links:
+        for text in (*_of_link(link), *_of_connection(link, now)):
+            yield f"the link to node {link.node.id} {text}"
+    opened = sum(each._connection is not None and each._connection.is_open for each in links)
+    if io_stats.open_connections != opened:
+        yield f"{opened} connections are open, {io_stats.open_connections} count"
+    yield from _of_tasks(engine)
+    yield from _of_send(engine)
+    loop: Any = engine.loop
+    for timer in loop.pending_timers():
+        if any(map(_has_ended, timer._args or ())):
+            yield f"a timer for {timer.when():.3f} is that of a wait that has ended: {timer}"
+
+
+def _has_ended(waiter: object) -> bool:
+    """Return whether this is the argument of a timer that nothing waits for any more."""
+    future = getattr(waiter, "future", waiter)
+    return isinstance(future, asyncio.Future) and future.done()
+
+
+def _of_link(link: BrokerLink) -> Iterator[str]:
+    """Yield what does not fit the state of a link."""
+    connection, session = link._connection, link._session
+    is_open = connection is not None and connection.is_open
+    if link.is_dialing != (link._state in _DIALING) or link.is_dialing != bool(link._tasks):
+        yield f"is {link._state.value}, with {len(link._tasks)} dials"
+    if link.is_dialing != (link._dial_timer is not None):
+        yield f"is {link._state.value}, with the timer {link._dial_timer}"
+    if link._state is NodeState.READY:
+        agreed = None if session is None else session.versions
+        if not is_open or link.versions is None or link.versions is not agreed:
+            yield f"is ready, with {link.versions} of a connection with {agreed}"
+        if link.last_error is not None:
+            yield f"is ready, with {link.last_error}"
+    elif link._state not in _DIALING:
+        writers = [writer for _, writer in link._opened]
+        is_described = link._state is NodeState.DISCONNECTED and link.versions is not None
+        if is_open or is_described:
+            yield f"is {link._state.value}, with an open connection"
+        if not all(each.transport.is_closing() for each in writers):
+            yield f"is {link._state.value}, with an open transport"
+
+
+def _of_connection(link: BrokerLink, now: float) -> Iterator[str]:
+    """Yield what does not fit the requests of the open connection of a link."""
+    connection = link._connection
+    if connection is None or not connection.is_open:
+        return
+    if connection.in_handshake != (link._state is NodeState.HANDSHAKING):
+        yield f"is {link._state.value}, its connection differs"
+    if connection._answering is not None:
+        yield "has a response that is being handled"
+    if connection._unflushed and connection._flush_task is None:
+        yield "has unwritten requests, and no task that waits for them"
+    requests = [*connection._awaiting, *connection._unflushed]
+    due = min((each.deadline for each in requests), default=None)
+    if due is None and connection._max_idle_s is not None:
+        due = max(connection._last_used, now) + connection._max_idle_s
+    timer = connection._timer
+    if due is not None and (timer is None or timer.cancelled() or timer.when() > due):
+        yield f"has no timer for {due:.3f}"
+
+
+def _of_tasks(engine: ProducerEngine) -> Iterator[str]:
+    """Yield what does not fit the requests of the tasks."""
+    task, sender, metadata = engine.metadata_task, engine.sender_task, engine.metadata
+    if (task._answer is None) != (metadata._fetch is None):
+        yield f"the request {metadata._fetch} for metadata has the response {task._answer}"
+    if task._answer is not None and task._answer.done():
+        yield "a metadata response is not handled"
+    if any(each.done() for each in sender._preparing):
+        yield "a prepared request is not sent"
+    if sender._interrupted or sender._gives_way:
+        yield "the sender gives way to a call that has ended"
+    for place, route in sender._routes.items():
+        if sender._routes_version != metadata.version:
+            break
+        known = metadata.leader_of(place), metadata.leader_epoch(*place)
+        if known != (route.node_id, route.leader_epoch):
+            yield f"{place} is sent to {route.node_id} directly, its leader is {known}"
+
+
+def _of_send(engine: ProducerEngine) -> Iterator[str]:
+    """Yield counts and buffers of the send path that differ from what they count."""
+    appender, stats, lock = engine.appender.batch_appender, engine.stats, engine.memory.lock
+    fast_path = appender.fast_path
+    waiting = len(lock._waiters or ()) + lock.locked()
+    if fast_path.waiting != waiting:
+        yield f"{waiting} calls wait for memory, {fast_path.waiting} count"
+    if appender._turn_is_counted or appender._opened_this_turn or appender._on_record_opens:
+        yield "the counts of a turn are kept after it"
+    pending = sum(batch.count for batch in engine.accumulator.incomplete())
+    known = stats.records_acknowledged + stats.records_failed + pending
+    if fast_path.appended != known:
+        yield f"{fast_path.appended} records were appended, {known} count"
+    unread = engine.unretrieved
+    if unread._unwritten and (unread._timer is None or unread._timer.when() > unread._next_line_at):
+        yield f"{unread._unwritten} failures are to be logged, and no timer is set"
+
+
+def bulk_calls_are_paced(engine: ProducerEngine, now: float) -> Iterator[str]:
+    """Yield bulk calls that wait although few of their batches are pending, or have too many.
+
+    After a call has waited for long, memory is its only bound.
+    """
+    keys = (key for batch in engine.accumulator.incomplete() for key in batch.listeners or ())
+    for run in {each.run: None for each in keys if isinstance(each, _Tracked)}:
+        most = len(engine.metadata.cluster.nodes) * run._batches_per_node
+        ahead = len(run._outstanding) - len(run._partitions)
+        is_paused = run._caught_up is not None and not run._caught_up.done()
+        if is_paused and not run._stalls and ahead <= most:
+            yield f"a bulk call waits, {ahead} batches are pending of {most:.1f}"
+        if not run._stalls and ahead > most + 1:
+            yield f"a bulk call has {ahead} batches pending of {most:.1f}"
+
+
+class _Sent(NamedTuple):
+    """What a connection had sent and received at the last idle moment, and what its node counts."""
+
+    connection: Connection
+    sent: int
+    answered: int
+    requests: int
+    responses: int
+    size: int
+    bytes_out: int
+
+
+class RefusalCounts:
+    """The logins that brokers refuse; `check` it whenever the loop is idle."""
+
+    def __init__(self) -> None:
+        self._refused: dict[BrokerLink, float] = {}
+        self._counted = 0
+
+    def check(self, engine: ProducerEngine, now: float) -> Iterator[str]:
+        """Yield how many logins were refused since the last idle moment, if fewer count."""
+        before, counted, io_stats = self._refused, self._counted, engine.client.io_stats
+        self._refused = {
+            link: link._retry_at
+            for link in engine.client._links()
+            if isinstance(link.last_error, AuthenticationError)
+        }
+        self._counted = io_stats.failed_authentications + io_stats.failed_renewals
+        refused = len(self._refused.items() - before.items())
+        if refused > self._counted - counted:
+            yield f"{refused} logins are refused, {self._counted - counted} count"
+
+
+class WaitCounts:
+    """The waits for memory; `check` it whenever the loop is idle."""
+
+    def __init__(self) -> None:
+        self._waiting: set[MemoryRequest] = set()
+        self._counted = 0
+
+    def check(self, engine: ProducerEngine, now: float) -> Iterator[str]:
+        """Yield how many calls wait since the last idle moment, if fewer count."""
+        before, counted = self._waiting, self._counted
+        self._waiting, self._counted = {*engine.pool._queue}, engine.stats.buffer_waits
+        if len(self._waiting - before) > self._counted - counted:
+            yield f"{len(self._waiting - before)} calls wait for memory since, and do not count"
+
+
+class RequestCounts:
+    """The requests and responses of each broker; `check` it whenever the loop is idle."""
+
+    def __init__(self) -> None:
+        self._before: dict[BrokerLink, _Sent] = {}
+
+    def check(self, engine: ProducerEngine, now: float) -> Iterator[str]:
+        """Yield requests, responses or bytes that are not counted, or more than once."""
+        before, self._before = self._before, {}
+        is_answered = engine.config.acks_value != 0
+        for link in engine.client._links():
+            connection, counted = link._connection, engine.client.io_stats.of(link.node.id)
+            if connection is None or not connection.is_open:
+                continue
+            sent = connection._correlation_id
+            seen = self._before[link] = _Sent(
+                connection,
+                sent,
+                sent - connection.in_flight,
+                counted.requests,
+                counted.responses,
+                connection._bytes_written,
+                counted.bytes_out,
+            )
+            last = before.get(link, seen)
+            if last.connection is not connection or engine.client._retired:
+                continue
+            grown = [now_ - then for now_, then in zip(seen[1:], last[1:], strict=True)]
+            if grown[0] != grown[2] or (is_answered and grown[1] != grown[3]):
+                yield f"node {link.node.id} has {grown[:2]} requests, {grown[2:4]} count"
+            if grown[4] != grown[5]:
+                yield f"node {link.node.id} has got {grown[4]} bytes, {grown[5]} count"
