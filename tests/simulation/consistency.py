@@ -61,6 +61,8 @@ def _of_link(link: BrokerLink) -> Iterator[str]:
             yield f"is ready, with {link.versions} of a connection with {agreed}"
         if link.last_error is not None:
             yield f"is ready, with {link.last_error}"
+    elif link._retiring and link._state is not NodeState.CLOSED:
+        yield f"has left, and is {link._state.value}"
     elif link._state not in _DIALING:
         writers = [writer for _, writer in link._opened]
         is_described = link._state is NodeState.DISCONNECTED and link.versions is not None
@@ -143,6 +145,15 @@ def bulk_calls_are_paced(engine: ProducerEngine, now: float) -> Iterator[str]:
             yield f"a bulk call has {ahead} batches pending of {most:.1f}"
 
 
+def early_although_decided(engine: ProducerEngine, now: float) -> Iterator[str]:
+    """Yield topics whose early records wait for metadata although a longer wait changes nothing."""
+    early, metadata = engine.appender.early, engine.metadata
+    for topic in () if early is None else early.topics:
+        failure = metadata.topic_failure(topic) or metadata.fatal_error
+        if failure is not None or metadata.topic(topic) is not None:
+            yield f"records wait for metadata of {topic}, and {failure or 'have them'}"
+
+
 class _Sent(NamedTuple):
     """What a connection had sent and received at the last idle moment, and what its node counts."""
 
@@ -155,25 +166,38 @@ class _Sent(NamedTuple):
     bytes_out: int
 
 
-class RefusalCounts:
-    """The logins that brokers refuse; `check` it whenever the loop is idle."""
+class LoginCounts:
+    """The logins that brokers accept or refuse; `check` it whenever the loop is idle."""
 
     def __init__(self) -> None:
-        self._refused: dict[BrokerLink, float] = {}
-        self._counted = 0
+        self._seen: dict[str, dict[BrokerLink, float]] = {"accepted": {}, "refused": {}}
+        self._counted = {"accepted": 0, "refused": 0}
 
     def check(self, engine: ProducerEngine, now: float) -> Iterator[str]:
-        """Yield how many logins were refused since the last idle moment, if fewer count."""
-        before, counted, io_stats = self._refused, self._counted, engine.client.io_stats
-        self._refused = {
-            link: link._retry_at
-            for link in engine.client._links()
-            if isinstance(link.last_error, AuthenticationError)
+        """Yield how many logins ended since the last idle moment, if fewer count."""
+        links, totals = engine.client._links(), engine.client.io_stats
+        if not engine.config.security_protocol.startswith("SASL"):
+            return
+        seen = {
+            "accepted": {
+                each: each.ready_since for each in links if each._state is NodeState.READY
+            },
+            "refused": {
+                each: each._retry_at
+                for each in links
+                if isinstance(each.last_error, AuthenticationError)
+            },
         }
-        self._counted = io_stats.failed_authentications + io_stats.failed_renewals
-        refused = len(self._refused.items() - before.items())
-        if refused > self._counted - counted:
-            yield f"{refused} logins are refused, {self._counted - counted} count"
+        counted = {
+            "accepted": totals.authentications + totals.renewals,
+            "refused": totals.failed_authentications + totals.failed_renewals,
+        }
+        for what, before in self._seen.items():
+            grown = counted[what] - self._counted[what]
+            new = len(seen[what].items() - before.items())
+            if new > grown:
+                yield f"{new} logins are {what}, {grown} count"
+        self._seen, self._counted = seen, counted
 
 
 class WaitCounts:

@@ -34,6 +34,10 @@ class CallState(Enum):
     """One of many in a call that raised."""
 
 
+EARLY = b"<early/"
+"""What the names of records begin with that are to be refused once metadata come."""
+
+
 @dataclass(slots=True, eq=False)
 class Entry:
     """One record.

@@ -19,7 +19,7 @@ from aioproducer.core.transactions.rules import Rpc
 from aioproducer.core.transactions.sequencer import TransactionalSequencer
 from aioproducer.errors import BrokerError, NodeDisconnectedError, error_for_code
 from simulation.batches import Acknowledgements, Choices, Gaps, derived_state_differs
-from simulation.consistency import bulk_calls_are_paced, inconsistent
+from simulation.consistency import bulk_calls_are_paced, early_although_decided, inconsistent
 from simulation.links import not_dialed
 from simulation.transactions.waiting import broken_in_transactions
 from simulation.waiting import (
@@ -389,6 +389,7 @@ _AT_EACH_MOMENT: tuple[_Rule, ...] = (
     gathers_although_waiting,
     more_records_than_allowed,
     bulk_calls_are_paced,
+    early_although_decided,
 )
 _NOW_AND_THEN: tuple[_Rule, ...] = (
     _broken_rules,

@@ -2081,7 +2081,7 @@ MUTANTS += tuple(
 )
 
 
-# Kinds that mechanical changes of sending and batching have shown to be missed.
+# Kinds that mechanical changes of sending, batching, `runtime` and `net` have shown to be missed.
 MUTANTS += tuple(
     Mutant(*each)
     for each in (
@@ -2145,6 +2145,93 @@ MUTANTS += tuple(
             "core/batching/partitioners.py",
             "topic.partitions[index].leader in near",
             "topic.partitions[index].leader not in near",
+        ),
+        (
+            "count no closed connection",
+            "net/link.py",
+            "        self._around.io_stats.on_closed(self._around.loop_time())\n",
+            "",
+        ),
+        (
+            "count no response",
+            "net/connection.py",
+            "        self._io_stats.on_response(size, now - request.sent_at, now)\n",
+            "",
+        ),
+        (
+            "keep the last error of a broker that is ready",
+            "net/link.py",
+            "        self.last_error = None\n        self._around.warnings.recovered(",
+            "        self._around.warnings.recovered(",
+        ),
+        (
+            "set a broker that has left to disconnected when its dial is cancelled",
+            "net/link.py",
+            "            if asyncio.current_task() is self._dial_task:\n",
+            "            if asyncio.current_task() is not self._dial_task:\n",
+        ),
+        (
+            "keep the timer of a refresh",
+            "runtime/tasks/metadata_waiters.py",
+            "            timer.cancel()\n            del self._refreshes",
+            "            del self._refreshes",
+        ),
+        (
+            "log no sums of failures at the end",
+            "runtime/delivery/unhandled.py",
+            "            self._timer.cancel()\n        self._write_sums()\n",
+            "            self._timer.cancel()\n",
+        ),
+        (
+            "keep the bytes that were opened in a turn",
+            "runtime/send/batch_appender.py",
+            "        self._turn_is_counted = False\n        self._opened_this_turn = 0\n",
+            "        self._turn_is_counted = False\n",
+        ),
+        (
+            "fail no early record of a refused topic",
+            "runtime/send/early.py",
+            "            self._sender_task.fail(early.batch, error)\n",
+            "            pass\n",
+        ),
+        (
+            "place an early record in the first absent partition",
+            "runtime/send/early.py",
+            "given >= len(self._meta.partitions)",
+            "given > len(self._meta.partitions)",
+        ),
+        (
+            "let a bulk call have any number of batches pending",
+            "runtime/bulk/run.py",
+            "                self._is_ahead\n                or not self",
+            "                not self",
+        ),
+        (
+            "let a loop of sends go on without a pause",
+            "runtime/send/appender.py",
+            "                await asyncio.sleep(0)\n"
+            "                self._check_open(transaction_number)\n"
+            "                if not self._may_append",
+            "                self._check_open(transaction_number)\n"
+            "                if not self._may_append",
+        ),
+        (
+            "call back in the context of the loop",
+            "runtime/delivery/_delivery_py.py",
+            "loop.call_soon(callback, delivery, context=context)",
+            "loop.call_soon(callback, delivery)",
+            False,
+            False,
+            True,
+        ),
+        (
+            "say that a pending delivery is cancelled",
+            "runtime/delivery/_delivery_py.py",
+            "return self._cancelled != 0 and self._batch.outcome is None",
+            "return self._batch.outcome is None",
+            False,
+            False,
+            True,
         ),
     )
 )

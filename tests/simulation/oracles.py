@@ -18,11 +18,13 @@ from math import inf
 from typing import NamedTuple
 
 from aioproducer.errors import (
+    AuthorizationError,
     BatchRefusedError,
     BufferExhaustedError,
     DeliveryTimeoutError,
     DuplicateSequenceNumberError,
     IllegalStateError,
+    InvalidPartitionError,
     InvalidProducerIdMappingError,
     InvalidRecordError,
     KafkaError,
@@ -30,6 +32,7 @@ from aioproducer.errors import (
     OutOfOrderSequenceNumberError,
     ProducerClosedError,
     RebootstrapRequiredError,
+    RecordsPurgedError,
     TransactionAbortedError,
     UnknownProducerIdError,
 )
@@ -39,7 +42,7 @@ from aioproducer.testing.broker.producers import sequence_after
 from aioproducer.types import Persistence, TimestampType, TopicPartition
 from simulation.evidence import Evidence, Log, name_of
 from simulation.history import contradictions
-from simulation.ledger import CallState, Entry
+from simulation.ledger import EARLY, CallState, Entry
 from simulation.scenario import CHAOS_S, Observer
 
 _RECOVERY_S = 12.0
@@ -406,6 +409,28 @@ def nothing_ends_before_its_time(e: Evidence) -> Iterator[str]:
             yield f"{entry.label}: after {waited_s:.3f} s {error}"
 
 
+def early_records_are_refused(e: Evidence) -> Iterator[str]:
+    """Records of absent partitions and forbidden topics fail for that once metadata come."""
+    appended_at = [at for _, partition in e.partitions() for at in partition.append_times]
+    for entry in e.ledger.entries:
+        error, settled = entry.error, entry.settled_at
+        if error is None or settled is None or not entry.name.startswith(EARLY):
+            continue
+        if entry.state is CallState.REFUSED:
+            continue
+        kind = AuthorizationError if entry.partition is None else InvalidPartitionError
+        until = settled + e.config.delivery_timeout_ms / 1000
+        is_gone = entry.partition is not None and not e.cluster.has_had(entry.topic, settled, until)
+        has_come = e.cluster.has_had(entry.topic, until, until, entry.partition)
+        is_known = min(appended_at, default=inf) < (settled + until) / 2
+        if isinstance(error, DeliveryTimeoutError) and (is_gone or has_come or not is_known):
+            continue
+        if not isinstance(
+            error, kind | AuthorizationError | ProducerClosedError | RecordsPurgedError
+        ):
+            yield f"{entry.label}, which is to be refused: {error!r}"
+
+
 def whole_batches_are_whole(e: Evidence) -> Iterator[str]:
     """The records of a whole batch have one outcome, and are in a log together or not at all."""
     for entry in e.ledger.entries:
@@ -684,6 +709,7 @@ ORACLES = (
     waits_are_bounded,
     waits_for_memory_are_bounded,
     nothing_ends_before_its_time,
+    early_records_are_refused,
     whole_batches_are_whole,
     offsets_of_bulk_calls_are_true,
     memory_is_returned,

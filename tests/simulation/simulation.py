@@ -34,6 +34,7 @@ from aioproducer.testing.world.spec import Chance
 from aioproducer.testing.world.trace import Trace
 from aioproducer.testing.world.world import SimWorld
 from aioproducer.types import TopicPartition
+from simulation.bursts import Bursts
 from simulation.calls import MoreCalls
 from simulation.evidence import (
     Evidence,
@@ -50,10 +51,9 @@ from simulation.faults import (
     draw_schedule,
 )
 from simulation.hand_over import HandingProducer, HandingWorkload
-from simulation.ledger import Alarm, CallState, Entry, Ledger
+from simulation.ledger import EARLY, Alarm, CallState, Entry, Ledger
 from simulation.liveness import LivenessWatch, recovery_bound
 from simulation.oracles import Violation, judge, recoveries
-from simulation.results import ResultChecks
 from simulation.scenario import (
     CHAOS_S,
     Scenario,
@@ -88,6 +88,7 @@ _MOST_TURNS, _MOST_TURNS_PER_INSTANT = 400_000, 2000
 _PROBES = 4
 _SHARE_UNANSWERED, _SHARE_CANCELLED = 0.3, 0.15
 """Of the closes after all faults."""
+_FORBIDDEN_TOPIC = "zz-early"
 _MOST_LOST, _LOST_FOR_S = 8, 2.0
 """Requests for metadata that are lost while a producer starts, and records are sent already."""
 T = TypeVar("T")
@@ -369,6 +370,7 @@ class Simulation:
                 faults = FaultScript(self.world.cluster.faults)
                 faults.next("metadata", times=lost).drops_the_connection()
                 await producer.start(wait=False)
+                await self._send_what_is_refused(producer)
                 return producer
             try:
                 await producer.start()
@@ -378,6 +380,22 @@ class Simulation:
                     raise
             else:
                 return producer
+
+    async def _send_what_is_refused(self, producer: SimProducer) -> None:
+        """Records without metadata yet, of a partition that is absent and a forbidden topic."""
+        faults = FaultScript(self.world.cluster.faults)
+        faults.every("metadata", topic=_FORBIDDEN_TOPIC).answers("TOPIC_AUTHORIZATION_FAILED")
+        topic, spec = min(self.scenario.topics.items())
+        for name, partition in ((topic, spec.partitions), (_FORBIDDEN_TOPIC, None)):
+            value = b"%s%s>" % (EARLY, name.encode())
+            entry = Entry(value, -2, name, partition, None, value, (), None, self.loop.time())
+            try:
+                entry.delivery = await producer.send(name, value, partition=partition)
+                entry.state = CallState.ACCEPTED
+            except KafkaError as error:
+                entry.state, entry.error = CallState.REFUSED, error
+            entry.settled_at = self.loop.time()
+            self.ledger.entries.append(entry)
 
     def _start_tasks(self, producer: SimProducer) -> list[asyncio.Task[None]]:
         scenario = self.scenario
@@ -413,7 +431,7 @@ class Simulation:
         self.world.heal()
         await asyncio.gather(*tasks)
         await asyncio.sleep(_SETTLING_S)
-        aftermath = ResultChecks(producer, self.world, self.ledger)
+        aftermath = Bursts(producer, self.world, self.ledger)
         await aftermath.before_probes()
         await self._probe(producer)
         left = await self._bounded("flush", producer.flush())

@@ -14,10 +14,11 @@ from aioproducer.errors import AuthenticationError, KafkaConnectionError
 from aioproducer.net.context import NodeState
 from aioproducer.runtime.bulk.run import _Tracked
 from simulation.consistency import (
-    RefusalCounts,
+    LoginCounts,
     RequestCounts,
     WaitCounts,
     bulk_calls_are_paced,
+    early_although_decided,
     inconsistent,
 )
 
@@ -61,6 +62,7 @@ def _engine(**link: Any) -> Any:
         "_session": SimpleNamespace(versions=_VERSIONS),
         "_connection": connection,
         "_opened": [],
+        "_retiring": False,
     }
     links = [_Link(**state | link)]
     counted = SimpleNamespace(requests=5, responses=4, bytes_out=500)
@@ -150,6 +152,24 @@ def test_routes_of_earlier_metadata_are_not_used() -> None:
     assert list(inconsistent(engine, 2.0)) == []
 
 
+@pytest.mark.parametrize(("state", "found"), [(NodeState.CLOSED, 0), (NodeState.DISCONNECTED, 1)])
+def test_a_link_that_has_left_is_closed(state: NodeState, found: int) -> None:
+    engine = _engine(_state=state, versions=None, _connection=None, _retiring=True)
+    engine.client.io_stats.open_connections = 0
+    assert len(list(inconsistent(engine, 2.0))) == found
+
+
+def test_early_records_of_a_topic_with_metadata_are_found() -> None:
+    described: dict[str, object] = {}
+    engine = _engine()
+    engine.appender.early = SimpleNamespace(topics=["t"])
+    engine.metadata.topic, engine.metadata.topic_failure = described.get, lambda topic: None
+    engine.metadata.fatal_error = None
+    assert list(early_although_decided(engine, 2.0)) == []
+    described["t"] = object()
+    assert len(list(early_although_decided(engine, 2.0))) == 1
+
+
 @pytest.mark.parametrize(("is_closing", "found"), [(True, 0), (False, 1)])
 def test_a_failed_dial_leaves_no_transport_open(is_closing: bool, found: int) -> None:
     transport = SimpleNamespace(is_closing=lambda: is_closing)
@@ -190,14 +210,21 @@ def test_a_request_that_does_not_count_is_found(counted: dict[str, int], found: 
     assert len(list(steps.check(engine, 2.0))) == found
 
 
+@pytest.mark.parametrize("what", ["authentications", "failed_authentications"])
 @pytest.mark.parametrize(("counted", "found"), [(1, 0), (0, 1)])
-def test_a_refused_login_that_does_not_count_is_found(counted: int, found: int) -> None:
-    engine, steps = _engine(), RefusalCounts()
-    refused, link = AuthenticationError("no such user"), engine.client._links()[0]
-    vars(engine.client.io_stats).update(failed_authentications=0, failed_renewals=0)
+def test_a_login_that_does_not_count_is_found(what: str, counted: int, found: int) -> None:
+    engine, steps = _engine(_state=NodeState.DISCONNECTED), LoginCounts()
+    engine.config.security_protocol, link = "SASL_PLAINTEXT", engine.client._links()[0]
+    totals = dict.fromkeys(
+        ("authentications", "renewals", "failed_authentications", "failed_renewals"), 0
+    )
+    vars(engine.client.io_stats).update(totals)
     assert list(steps.check(engine, 1.0)) == []
-    link.last_error, link._retry_at = refused, 2.5
-    engine.client.io_stats.failed_authentications = counted
+    if what == "authentications":
+        link._state, link.ready_since = NodeState.READY, 1.5
+    else:
+        link.last_error, link._retry_at = AuthenticationError("no such user"), 2.5
+    setattr(engine.client.io_stats, what, counted)
     assert len(list(steps.check(engine, 2.0))) == found
     assert list(steps.check(engine, 2.1)) == []
 

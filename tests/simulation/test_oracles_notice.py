@@ -58,7 +58,9 @@ from aioproducer.net.client import NetworkClient
 from aioproducer.runtime.bulk.run import BulkRun
 from aioproducer.runtime.bulk.target import BulkTarget
 from aioproducer.runtime.delivery.unhandled import UnretrievedFailures
+from aioproducer.runtime.send import appender
 from aioproducer.runtime.send.appender import RecordAppender
+from aioproducer.runtime.send.early import EarlyRecords
 from aioproducer.runtime.tasks.metadata_waiters import MetadataWaiters
 from aioproducer.runtime.tasks.sender import SenderTask
 from aioproducer.testing.broker.log import PartitionLog, StoredBatch
@@ -839,6 +841,22 @@ def test_an_unread_failure_that_is_not_logged_is_found_out(
     monkeypatch.setattr(UnretrievedFailures, "_write_sums", lambda self: None)
     oracle = "no_failure_is_unhandled_that_was_read"
     assert oracle in _oracles_that_notice(Setup(), oracle, range(6, 31))
+
+
+def test_an_early_record_of_a_refused_topic_that_waits_is_found_out(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(EarlyRecords, "_fail", lambda self, topic, error: None)
+    oracle = "early_records_are_refused"
+    assert oracle in _oracles_that_notice(Setup(), oracle, [4])
+
+
+def test_a_loop_of_sends_that_lets_no_other_task_run_is_found_out(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(appender, "RECORDS_PER_TURN", 10**6)
+    oracle = "what_calls_return_is_true"
+    assert oracle in _oracles_that_notice(Setup(), oracle, [125])
 
 
 def test_a_call_that_overtakes_others_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,71 @@
+"""Checks of calls that send much at once in a healed cluster.
+
+Owns: situations in which a call has to pause. Not here: whether it pauses too long, see
+`simulation.consistency`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+from aioproducer.runtime.send.batch_appender import RECORDS_PER_TURN
+from aioproducer.testing.faults import FaultScript
+from simulation.ledger import CallState, Entry
+from simulation.results import ResultChecks
+
+_LARGE_BATCH, _BURST = 16_000, RECORDS_PER_TURN + 50
+_ROWS, _ROW_BYTES, _OVERHEAD = 60, 1800, 200
+_SMALL_REQUEST, _LATE_MS = 3000, 300
+
+
+class Bursts(ResultChecks):
+    """The questions to the producer of a run, those about much at once last."""
+
+    async def after_probes(self) -> None:
+        """Ask once every record has its outcome."""
+        await super().after_probes()
+        if self._producer.engine.failure is None and self._world.cluster.topics:
+            await self._check_fairness()
+            await self._check_pace()
+
+    async def _check_fairness(self) -> None:
+        """A loop of sends lets others run after `RECORDS_PER_TURN` records at the latest."""
+        config, loop = self._config, asyncio.get_running_loop()
+        if config.batch_size < _LARGE_BATCH or not config.linger_ms or config.buffer_max_records:
+            return
+        name, entries, turns = min(self._world.cluster.topics), list[Entry](), list[None]()
+        row = longest = 0
+        for _ in range(_BURST):
+            if turns or not entries:
+                turns.clear()
+                loop.call_soon(turns.append, None)
+                row = 0
+            entries.append(await self._sent(name, None, 0))
+            row += 1
+            longest = max(longest, row)
+        if (
+            longest > RECORDS_PER_TURN + 1
+        ):  # the last one after the turn that its call has waited for
+            self._ledger.false_reports.append(f"{longest} records were sent in one turn")
+        for entry in entries:
+            await self._outcome_of(entry)
+
+    async def _check_pace(self) -> None:
+        """A bulk call has few batches pending; what is too few or too many is found meanwhile."""
+        config, cluster = self._config, self._world.cluster
+        name = min(cluster.topics)
+        if (
+            config.max_request_size > _SMALL_REQUEST
+            or config.buffer_max_records is not None
+            or cluster.topics[name].config.max_message_bytes < _ROW_BYTES + _OVERHEAD
+        ):
+            return
+        entries = [self._entry(name, None, 0, _ROW_BYTES) for _ in range(_ROWS)]
+        faults = FaultScript(cluster.faults)
+        fault = faults.every("produce").is_answered_late(_LATE_MS)
+        result = await self._producer.send_many(name, [each.value for each in entries], partition=0)
+        faults.remove(fault)
+        for entry in entries:
+            entry.state, entry.settled_at = CallState.UNKNOWN, self._world.now()
+        if result.count != _ROWS:
+            self._ledger.false_reports.append(f"send_many of {_ROWS} rows says {result!r}")
