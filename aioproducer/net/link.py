@@ -12,7 +12,6 @@
     READY         closed after use, nothing in flight      DISCONNECTED  backoff, no error
     READY         connect(), the session ends soon         HANDSHAKING   no new requests meanwhile
     READY         throttle_time_ms (KIP-219)               READY         muted, deadlines extended
-    any           disconnect(error)                        DISCONNECTED  backoff
     any           close()                                  CLOSED        everything ended
 
 Invariants: at most one dial and one connection at a time; `on_event` is called after every change
@@ -236,14 +235,6 @@ class BrokerLink:
         """Mute the broker until then."""
         self.throttled_until = max(self.throttled_until, until)
 
-    def disconnect(self, error: KafkaError) -> None:
-        """Abort the dial or the connection."""
-        if self._dial_task is not None:
-            self._dial_task.cancel()
-            self._setup_failed(error)
-        elif self._connection is not None:
-            self._connection.abort(error)
-
     def retire(self) -> None:
         """Close as soon as nothing is in flight: the broker has left the cluster or moved."""
         self._retiring = True
@@ -353,8 +344,7 @@ class BrokerLink:
         try:
             await work()
         except asyncio.CancelledError:
-            # After `disconnect` or `close` it is no longer the current dial; otherwise the loop is
-            # shutting down.
+            # After `close` it is no longer the current dial; otherwise the loop is shutting down.
             if asyncio.current_task() is self._dial_task:
                 self._setup_failed(self._disconnect_error("the dial was cancelled"), is_news=False)
             raise

@@ -9,7 +9,7 @@ from dataclasses import replace
 from random import Random
 from typing import Any
 
-from aioproducer.errors import KafkaError
+from aioproducer.errors import KafkaError, NodeDisconnectedError
 from aioproducer.net.client import NetworkClient
 from aioproducer.net.context import NodeState
 from aioproducer.net.dial.dialer import Dialer
@@ -75,6 +75,12 @@ class Harness:
 
     async def ask(self, node_id: int = 1, **options: Any) -> Message | None:
         return await self.send(node_id=node_id, **options)
+
+    def lose_connection(self, reason: str, node_id: int = 1) -> None:
+        """Ends the connection of the node as if it broke."""
+        self.client.link(node_id)._connection.abort(  # type: ignore[union-attr]
+            NodeDisconnectedError(reason, node_id=node_id)
+        )
 
 
 @asynccontextmanager

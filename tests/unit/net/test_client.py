@@ -162,7 +162,7 @@ async def test_versions_of_a_node_are_those_of_its_open_connection() -> None:
         await it.connect()
         assert it.client.version_ranges(1) == ranges
         versions_are_refused(77)
-        it.client.link(1).disconnect(NodeDisconnectedError("enough"))
+        it.lose_connection("enough")
         versions_are_refused(1)
 
 
@@ -178,7 +178,7 @@ def test_some_node_is_connected_while_one_connection_is_open(node_id: int) -> No
             assert it.client.any_connected()
             it.client.link(node_id).throttle(it.now + 1)
             assert it.client.any_connected(), "a busy one counts"
-            it.client.link(node_id).disconnect(NodeDisconnectedError("enough"))
+            it.lose_connection("enough", node_id)
             assert not it.client.any_connected()
 
     run()
@@ -500,23 +500,6 @@ async def test_a_dialer_with_a_defect_ends_in_a_visible_failure(
 
 
 @virtual_time
-async def test_disconnecting_a_dial_abandons_it_and_another_may_follow() -> None:
-    dialer = MemoryDialer({"broker": black_hole})
-    async with harness(dialer, reconnect_backoff_s=0.0, reconnect_backoff_max_s=0.0) as it:
-        it.client.maybe_connect(1, it.now)
-        await asyncio.sleep(1)
-        it.client.link(1).disconnect(NodeDisconnectedError("not that one"))
-        assert it.client.state(1) is NodeState.DISCONNECTED
-        it.client.maybe_connect(1, it.now)
-        await asyncio.sleep(0.5)
-        assert it.client.state(1) is NodeState.CONNECTING  # not harmed by the first one's end
-        it.client.link(1).disconnect(NodeDisconnectedError("not that one either"))
-        dialer.servers["broker"] = obedient
-        assert await it.connect() is None
-        assert len(dialer.dials) == 3
-
-
-@virtual_time
 async def test_a_dial_that_fails_at_once_is_over_also_with_eager_tasks() -> None:
     async with harness(MemoryDialer({}), {1: ("a", 1)}) as it:
         start_tasks_eagerly()
@@ -559,11 +542,11 @@ async def test_an_idle_connection_is_closed_without_backoff_and_reopened_on_dema
 
 
 @virtual_time
-async def test_disconnecting_fails_what_is_in_flight_with_the_given_error() -> None:
+async def test_a_lost_connection_fails_what_is_in_flight_with_its_error() -> None:
     async with harness(MemoryDialer({"broker": silent})) as it:
         await it.connect()
         request = it.send()
-        it.client.link(1).disconnect(NodeDisconnectedError("fenced", node_id=1))
+        it.lose_connection("fenced")
         with pytest.raises(NodeDisconnectedError, match="fenced"):
             await request
         assert it.client.state(1) is NodeState.BACKING_OFF
@@ -703,7 +686,7 @@ async def test_connections_requests_and_bytes_are_counted_per_node() -> None:
         assert node.requests == node.responses == shook_hands + 1
         assert node.bytes_out > bytes_out
         assert node.bytes_in > bytes_in
-        it.client.link(1).disconnect(NodeDisconnectedError("enough"))
+        it.lose_connection("enough")
         assert (traffic.connections_closed, traffic.open_connections) == (1, 0)
 
 
@@ -991,7 +974,7 @@ async def test_throttled_broker_is_waited_for_instead_of_a_bootstrap_server() ->
         assert it.client.least_loaded_node(it.now) == 1
         assert not it.client.can_ask(1, it.now)
         assert it.client.ready_at(1, it.now) == it.now + 5
-        it.client.link(1).disconnect(NodeDisconnectedError("gone"))  # type: ignore[union-attr]
+        it.lose_connection("gone")
         await it.wait_for_state(NodeState.BACKING_OFF)
         assert it.client.least_loaded_node(it.now) == -1
 

@@ -245,7 +245,7 @@ def test_a_listener_that_closes_at_the_first_request_is_asked_whether_it_require
             else:
                 assert error is None
                 assert await it.ask() is not None
-                it.client.link(1).disconnect(NodeDisconnectedError("once more"))
+                it.lose_connection("once more")
                 await asyncio.sleep(2)
                 assert await it.connect() is None, "it is asked once"
                 with pytest.raises(NodeDisconnectedError):

@@ -80,7 +80,7 @@ async def test_after_a_lost_connection_the_broker_may_have_been_upgraded() -> No
     async with harness(dialer, old_broker_versions=OLD) as it:
         assert await connect_within(it, 5) == 3
         dialer.servers["broker"] = obedient_after_handshake
-        it.client.link(1).disconnect(NodeDisconnectedError("the broker restarts"))
+        it.lose_connection("the broker restarts")
         await it.wait_for_state(NodeState.DISCONNECTED, NodeState.BACKING_OFF)
         await asyncio.sleep(2)
         # A recent one closes the connection on the old probe.

@@ -296,7 +296,7 @@ async def test_nothing_is_left_of_a_renewal_that_is_given_up() -> None:
         broker.sasl_pause_s = 50.0
         it.client.maybe_connect(1, it.now)
         await asyncio.sleep(1)
-        it.client.link(1).disconnect(NodeDisconnectedError("not needed"))
+        it.lose_connection("not needed")
         await asyncio.sleep(1)
         broker.sasl_pause_s = 0.0
         assert await it.connect() is None
