@@ -155,7 +155,7 @@ def early_although_decided(engine: ProducerEngine, now: float) -> Iterator[str]:
 
 
 class _Sent(NamedTuple):
-    """What a connection had sent and received at the last idle moment, and what its node counts."""
+    """Requests of a connection up to an idle moment, and the counts of its node."""
 
     connection: Connection
     sent: int
