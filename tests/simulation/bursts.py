@@ -1,6 +1,6 @@
-"""Checks of calls that send much at once in a healed cluster.
+"""Checks of calls that send much at once, or are serialized for long, in a healed cluster.
 
-Owns: situations in which a call has to pause. Not here: whether it pauses too long, see
+Owns: situations in which a call has to pause. Not here: whether a bulk call pauses too long, see
 `simulation.consistency`.
 """
 
@@ -8,14 +8,17 @@ from __future__ import annotations
 
 import asyncio
 
+from aioproducer.errors import KafkaTimeoutError, ProducerClosedError
 from aioproducer.runtime.send.batch_appender import RECORDS_PER_TURN
 from aioproducer.testing.faults import FaultScript
 from simulation.ledger import CallState, Entry
 from simulation.results import ResultChecks
+from simulation.scenario import ENDLESS
 
 _LARGE_BATCH, _BURST = 16_000, RECORDS_PER_TURN + 50
 _ROWS, _ROW_BYTES, _OVERHEAD = 60, 1800, 200
 _SMALL_REQUEST, _LATE_MS = 3000, 300
+_NO_TOPIC, _SLACK_S = "zz-endless", 1.0
 
 
 class Bursts(ResultChecks):
@@ -27,6 +30,19 @@ class Bursts(ResultChecks):
         if self._producer.engine.failure is None and self._world.cluster.topics:
             await self._check_fairness()
             await self._check_pace()
+            await self._check_endless_serializer()
+
+    async def close(self) -> None:
+        """Close while a record is serialized; that call ends with the others."""
+        if self._config.value_serializer is None or self._producer.engine.failure is not None:
+            await super().close()
+            return
+        call = asyncio.ensure_future(self._producer.send(_NO_TOPIC, ENDLESS))
+        await asyncio.sleep(0)
+        await super().close()
+        if not call.done() or not isinstance(call.exception(), ProducerClosedError):
+            self._ledger.late_ends.append(f"a call that is serialized after close(): {call}")
+        call.cancel()
 
     async def _check_fairness(self) -> None:
         """A loop of sends lets others run after `RECORDS_PER_TURN` records at the latest."""
@@ -69,3 +85,19 @@ class Bursts(ResultChecks):
             entry.state, entry.settled_at = CallState.UNKNOWN, self._world.now()
         if result.count != _ROWS:
             self._ledger.false_reports.append(f"send_many of {_ROWS} rows says {result!r}")
+
+    async def _check_endless_serializer(self) -> None:
+        """A record whose serializer does not end is refused in time, and others go on then."""
+        block_s = self._config.max_block_ms / 1000
+        if self._config.value_serializer is None:
+            return
+        name, began = min(self._world.cluster.topics), self._world.now()
+        call = asyncio.ensure_future(self._producer.send(name, ENDLESS))
+        await asyncio.sleep(block_s / 2)
+        entry = await self._sent(name, None, 0)
+        took = self._world.now() - began
+        if entry.error is not None or not block_s <= took <= block_s + _SLACK_S or not call.done():
+            self._ledger.unrecovered.append(f"{entry.label} beside {call}: {entry.error}")
+        await asyncio.wait([call])
+        if not isinstance(call.exception(), KafkaTimeoutError):
+            self._ledger.false_reports.append(f"an endless serializer: {call}")

@@ -71,6 +71,8 @@ SHARE_OF_SESSIONS = 0.07
 _SHARE_OF_RACKS = 0.06
 _RACKS = ("rack-0", "rack-1")
 _SESSIONS_MS = (1500, 5000)
+ENDLESS, _ENDLESS_S = b"<endless>", 3600.0
+"""A value whose serializer takes so long."""
 _HOOKS = ("value_serializer", "interceptor_classes")
 _SHARE_OF_BOUNDED_QUEUES = 0.6
 _ENQUEUE_TIMEOUTS_MS, _FEW_RECORDS = (0, 20, 500, -1), (2, 8)
@@ -376,12 +378,13 @@ class Observer:
 
 
 def _serialize(value: bytes | None) -> bytes | Awaitable[bytes] | None:
-    """Return the value, for some only later."""
-    if value is None or len(value) % 3:
+    """Return the value, for some only later, for `ENDLESS` after all calls have ended."""
+    if value is None or (len(value) % 3 and value != ENDLESS):
         return value
 
     async def later() -> bytes:
-        await asyncio.sleep(_SLOWEST_SERIALIZER_S * (len(value) % 7) / 7)
+        share = len(value) % 7 / 7
+        await asyncio.sleep(_ENDLESS_S if value == ENDLESS else _SLOWEST_SERIALIZER_S * share)
         return value
 
     return later()

@@ -61,6 +61,7 @@ from aioproducer.runtime.delivery.unhandled import UnretrievedFailures
 from aioproducer.runtime.send import appender
 from aioproducer.runtime.send.appender import RecordAppender
 from aioproducer.runtime.send.early import EarlyRecords
+from aioproducer.runtime.send.serialization_queue import SerializationQueue
 from aioproducer.runtime.tasks.metadata_waiters import MetadataWaiters
 from aioproducer.runtime.tasks.sender import SenderTask
 from aioproducer.testing.broker.log import PartitionLog, StoredBatch
@@ -849,6 +850,14 @@ def test_an_early_record_of_a_refused_topic_that_waits_is_found_out(
     monkeypatch.setattr(EarlyRecords, "_fail", lambda self, topic, error: None)
     oracle = "early_records_are_refused"
     assert oracle in _oracles_that_notice(Setup(), oracle, [4])
+
+
+def test_a_call_that_is_serialized_after_a_close_is_found_out(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(SerializationQueue, "close", lambda self, error: None)
+    oracle = "waits_are_bounded"
+    assert oracle in _oracles_that_notice(Setup(), oracle, [36])
 
 
 def test_a_loop_of_sends_that_lets_no_other_task_run_is_found_out(
