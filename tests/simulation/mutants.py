@@ -2207,6 +2207,18 @@ MUTANTS += tuple(
             "                not self",
         ),
         (
+            "show records of a bulk call without their topic",
+            "runtime/bulk/send_many.py",
+            "        topic = record.topic or self._topic\n",
+            "        topic = record.topic\n",
+        ),
+        (
+            "let calls go on that are serialized when the producer is closed",
+            "runtime/send/appender.py",
+            "        self.fast_path.close()\n        self.serializing.close(error)\n",
+            "        self.fast_path.close()\n",
+        ),
+        (
             "let a loop of sends go on without a pause",
             "runtime/send/appender.py",
             "                await asyncio.sleep(0)\n"

@@ -277,7 +277,7 @@ def no_failure_is_unhandled_that_was_read(e: Evidence) -> Iterator[str]:
 
 
 def interceptors_see_every_record_once(e: Evidence) -> Iterator[str]:
-    """`on_acknowledgement` is called once for each record of `on_send`, with its outcome.
+    """`on_acknowledgement` is called once for each record of `on_send`, which has a topic.
 
     Not for the records of a process that was killed, nor for whole batches.
     """
@@ -286,6 +286,8 @@ def interceptors_see_every_record_once(e: Evidence) -> Iterator[str]:
             continue
         if observer.shown != len(observer.reported):
             yield f"{observer.shown} records were sent, {len(observer.reported)} have outcomes"
+        if observer.unnamed:
+            yield f"{observer.unnamed} records were shown without their topic"
         acknowledged = {None, *(metadata for metadata, error in observer.reported if error is None)}
         for entry in e.ledger.entries:
             if not entry.whole and entry.metadata not in acknowledged:

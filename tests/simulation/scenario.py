@@ -358,16 +358,19 @@ class Observer:
 
     Attributes:
         shown: How many records it has seen before they were sent.
+        unnamed: How many of these had no topic.
         reported: The outcome of each record: its metadata and error.
     """
 
     def __init__(self) -> None:
         self.shown: int = 0
+        self.unnamed: int = 0
         self.reported: list[tuple[RecordMetadata, BaseException | None]] = []
 
     def on_send(self, record: Record) -> Record:
         """Count a record."""
         self.shown += 1
+        self.unnamed += record.topic is None
         return record
 
     def on_acknowledgement(

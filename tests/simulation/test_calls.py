@@ -14,7 +14,7 @@ import pytest
 from aioproducer.core.batching.batch import ProducerBatch
 from aioproducer.errors import BufferExhaustedError, RecordsFailedError
 from aioproducer.runtime.delivery import Delivery
-from aioproducer.types import RecordMetadata, TimestampType, TopicPartition
+from aioproducer.types import Record, RecordMetadata, TimestampType, TopicPartition
 from simulation.evidence import Log
 from simulation.ledger import CallState, Entry, Ledger
 from simulation.oracles import (
@@ -225,6 +225,18 @@ def test_an_interceptor_that_does_not_see_each_outcome_once_is_found_out(
         observer.on_acknowledgement(_METADATA._replace(offset=offset), None, ())
     config = SimpleNamespace(interceptor_classes=(observer,))
     evidence = _evidence(entry, config=config, transactions=None)
+    assert len(list(interceptors_see_every_record_once(evidence))) == found
+
+
+@pytest.mark.parametrize(("topic", "found"), [("t", 0), (None, 1)])
+def test_a_record_that_an_interceptor_gets_without_its_topic_is_found_out(
+    topic: str | None, found: int
+) -> None:
+    observer = Observer()
+    observer.on_send(Record(b"1", topic=topic))
+    observer.on_acknowledgement(_METADATA, None, ())
+    config = SimpleNamespace(interceptor_classes=(observer,))
+    evidence = _evidence(config=config, transactions=None)
     assert len(list(interceptors_see_every_record_once(evidence))) == found
 
 
