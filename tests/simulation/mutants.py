@@ -2249,6 +2249,17 @@ MUTANTS += tuple(
 )
 
 
+TRANSACTIONAL_MUTANTS += (
+    Mutant(
+        "raise the error of a failed abort in place of the first one",
+        "client/transactions.py",
+        "    if isinstance(error, ProducerFencedError) and isinstance(first, _OLD_EPOCH):\n",
+        "    if not isinstance(error, ProducerFencedError):\n",
+        transactional=True,
+    ),
+)
+
+
 # Kinds that a twelfth blind round has shown to be missed.
 TRANSACTIONAL_MUTANTS += tuple(
     Mutant(*each, transactional=True)

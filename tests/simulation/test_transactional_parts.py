@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Awaitable, Sequence
-from contextlib import suppress
+from collections.abc import AsyncIterator, Awaitable, Sequence
+from contextlib import asynccontextmanager, suppress
 from types import SimpleNamespace
 from typing import Any
 
@@ -737,6 +737,39 @@ def test_a_block_that_ends_as_after_a_commit_is_found_out(
         _ledger=ledger,
     )
     asyncio.run(Actor.leave_block(actor))
+    assert len(ledger.false_reports) == found
+
+
+@pytest.mark.parametrize(
+    ("error", "found"), [(None, 0), (ProducerFencedError(), 0), (KafkaTimeoutError(), 1)]
+)
+def test_a_block_whose_abort_hides_the_first_error_is_found_out(
+    error: KafkaError | None, found: int
+) -> None:
+    ledger, first = Ledger(), IllegalStateError("the first")
+
+    @asynccontextmanager
+    async def transaction() -> AsyncIterator[None]:
+        try:
+            yield
+        finally:
+            if error is not None:
+                raise error
+
+    async def fill(*_: object) -> None:
+        raise first
+
+    actor: Any = SimpleNamespace(
+        producer=SimpleNamespace(transaction=transaction),
+        contents=SimpleNamespace(fill=fill),
+        gone=True,
+        _open=lambda: TransactionBook().begin("a", 0.0),
+        _loop=SimpleNamespace(time=lambda: 1.0),
+        _ledger=ledger,
+    )
+    with pytest.raises(KafkaError) as raised:
+        asyncio.run(Actor._block(actor, None, [], changes_mind=False))
+    assert raised.value is (error or first)
     assert len(ledger.false_reports) == found
 
 

@@ -29,6 +29,7 @@ from aioproducer.errors import (
     KafkaError,
     KafkaTimeoutError,
     ProducerClosedError,
+    ProducerFencedError,
     TransactionAbortableError,
 )
 from aioproducer.testing.broker.transactions.states import ProducerIdentity
@@ -493,17 +494,26 @@ class Actor:
         changes_mind: bool,
     ) -> None:
         left_at: float | None = None
+        first: BaseException | None = None
         try:
             async with self.producer.transaction():
                 tx = self._open()
                 opened.append(tx)
                 try:
                     await self.contents.fill(tx, sources)
+                    if changes_mind:
+                        raise _ChangeOfMindError
+                except BaseException as error:
+                    first = error
+                    raise
                 finally:
                     left_at = self._loop.time()
-                if changes_mind:
-                    raise _ChangeOfMindError
                 tx.commit_asked_at = left_at
+        except KafkaError as error:
+            if not isinstance(error, ProducerFencedError) and first not in {None, error}:
+                text = f"{opened[0].label} has failed with {first!r}, its block raises {error!r}"
+                self._ledger.false_reports.append(text)
+            raise
         finally:
             if left_at is not None and not self.gone:  # else no broker hears it any more
                 # A commit that is refused is followed by an abort.
