@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING
 
 from aioproducer.core.batching.batch import NO_PARTITION
 from aioproducer.core.batching.buffer_pool import NO_CEILING
-from aioproducer.core.sending.idempotence import sequence_after
 from aioproducer.core.sending.reasons import Obstacle
 from aioproducer.errors import AuthorizationError
+from aioproducer.testing.broker.producers import sequence_after
 from aioproducer.wire.messages.init_producer_id import InitProducerIdRequest
 from aioproducer.wire.messages.produce import ProduceRequest
 from simulation.waiting import batches_of
@@ -63,7 +63,7 @@ class Gaps:
     """Partitions with a batch that is not written, or in doubt; `check` them when idle."""
 
     def __init__(self) -> None:
-        self._before: dict[TopicPartition, tuple[object, object, set[tuple[int, ...]]]] = {}
+        self._before: dict[TopicPartition, tuple[object, set[tuple[int, ...]]]] = {}
 
     def check(self, engine: ProducerEngine, now: float) -> Iterator[str]:
         """Yield those that get a new batch before they restart: brokers would refuse it."""
@@ -72,10 +72,12 @@ class Gaps:
             if partition.is_whole:
                 continue
             gap = partition.unwritten_from, partition.unknown_gap
-            numbers = {each.ordinal for each in partition.in_flight if len(each.ordinal) == 1}
-            self._before[where] = (*gap, numbers)
-            *same, known = before.get(where, (None, None, set()))
-            if (*same,) == gap and numbers - known:
+            numbers: set[tuple[int, ...]] = {
+                each.ordinal for each in partition.in_flight if len(each.ordinal) == 1
+            }
+            self._before[where] = gap, numbers
+            same, known = before.get(where, (None, numbers))
+            if same == gap and numbers - known:
                 yield f"{where} gets batches {numbers - known} after a gap {gap}"
 
 

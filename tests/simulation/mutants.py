@@ -2118,9 +2118,9 @@ MUTANTS += tuple(
         ),
         (
             "keep an offset before that of the last acknowledgement",
-            "core/sending/acknowledged.py",
-            "base_offset + batch.count - 1",
-            "base_offset - batch.count - 1",
+            "core/sending/idempotence.py",
+            "base_offset + records - 1",
+            "base_offset - records - 1",
         ),
         (
             "never measure when a node took data",

@@ -12,7 +12,7 @@ from support.checker import Kind
 from aioproducer.blocking.handle import DeliveryHandle
 from aioproducer.blocking.submission_queue import SubmissionQueue
 from aioproducer.client import producer
-from aioproducer.core.sending.acknowledged import AcknowledgedOffsets
+from aioproducer.core.sending.idempotence import AcknowledgedOffsets
 from aioproducer.errors import BufferExhaustedError
 from aioproducer.metrics.totals import ProducerStats
 from aioproducer.runtime.bulk.run import BulkRun
@@ -43,13 +43,12 @@ def test_headers_of_one_name_of_which_one_is_lost_are_found_out(
 def test_first_attempts_that_count_as_retries_are_found_out(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    count_sent = ProducerStats._count_sent
+    on_batch_sent = ProducerStats.on_batch_sent
 
-    def count_retry(self: ProducerStats, batch: Any) -> None:
-        count_sent(self, batch)
-        self.records_retried += 1
+    def count_retry(self: ProducerStats, topic: str, records: int, **details: Any) -> None:
+        on_batch_sent(self, topic, records, **{**details, "is_retry": True})
 
-    monkeypatch.setattr(ProducerStats, "_count_sent", count_retry)
+    monkeypatch.setattr(ProducerStats, "on_batch_sent", count_retry)
     assert "what_calls_return_is_true" in _oracles_of(_SEED)
 
 
@@ -69,6 +68,7 @@ def test_a_bulk_call_that_waits_for_each_refused_row_is_found_out(
 ) -> None:
     always = property(lambda self: True, lambda self, value: None)
     monkeypatch.setattr(BulkRun, "_may_wait", always, raising=False)
+    monkeypatch.setattr(BulkRun, "_is_absent", lambda self, topic, partition: False)
     setup = Setup(options={"max_block_ms": 3000})
     assert "waits_are_bounded" in _oracles_of(_SEED, setup)
 
@@ -136,8 +136,8 @@ def test_an_acknowledged_offset_that_is_kept_wrongly_is_found_out(
 ) -> None:
     on_acknowledged = AcknowledgedOffsets.on_acknowledged
 
-    def keep_earlier(self: AcknowledgedOffsets, batch: Any, base_offset: int | None) -> None:
-        on_acknowledged(self, batch, base_offset and base_offset - 1)
+    def keep_earlier(self: AcknowledgedOffsets, batch: Any, base_offset: int, records: int) -> None:
+        on_acknowledged(self, batch, base_offset, records - 1)
 
     monkeypatch.setattr(AcknowledgedOffsets, "on_acknowledged", keep_earlier)
     assert "what_calls_return_is_true" in _oracles_of(_IDEMPOTENT_SEED)
