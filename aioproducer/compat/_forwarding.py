@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from functools import cache, partial
+from functools import partial
 from importlib import import_module
 from importlib.abc import Loader
 from importlib.machinery import ModuleSpec
@@ -12,7 +12,7 @@ from importlib.util import spec_from_loader
 from types import ModuleType
 from typing import Any, Final, cast
 
-from aioproducer.compat._shared_classes import is_ours
+from aioproducer.compat._shared_classes import is_ours, replaced
 
 
 def forwarded(name: str, here: str, package: str, distribution: str) -> Any:
@@ -47,7 +47,7 @@ def preferred(name: str, here: str, package: str, distribution: str, own: Module
 
     The client's functions check for its classes, and raise its errors.
     """
-    if name not in own.__all__:
+    if name.startswith("__") or not hasattr(own, name):
         return forwarded(name, here, package, distribution)
     try:
         return getattr(_client_module(package), name, None) or getattr(own, name)
@@ -68,8 +68,13 @@ def _is_replaced(name: str) -> bool:
     return is_ours(getattr(sys.modules.get(name), "__name__", None))
 
 
-@cache
 def _replaced_module(package: str) -> ModuleType:
+    if package not in replaced:
+        replaced[package] = _original_module(package)
+    return replaced[package]
+
+
+def _original_module(package: str) -> ModuleType:
     parent, _, child = package.rpartition(".")
     loaded = None if _is_replaced(parent) else getattr(sys.modules.get(parent), child, None)
     if isinstance(loaded, ModuleType) and not is_ours(loaded.__name__):

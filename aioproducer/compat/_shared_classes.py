@@ -8,9 +8,13 @@ from __future__ import annotations
 
 import sys
 from functools import cache
-from typing import Any, TypeVar, cast
+from types import ModuleType
+from typing import Any, Final, TypeVar, cast
 
 AnyError = TypeVar("AnyError", bound=BaseException)
+
+replaced: Final[dict[str, ModuleType]] = {}
+"""Modules of clients that were imported where `sys.modules` has one of ours in their place."""
 
 
 def counterpart(module: str, name: str) -> Any:
@@ -21,7 +25,7 @@ def counterpart(module: str, name: str) -> Any:
     """
     loaded = sys.modules.get(module)
     if is_ours(getattr(loaded, "__name__", None)):
-        return None
+        loaded = replaced.get(module)
     found = getattr(loaded, name, None)
     return found if isinstance(found, type) and not is_ours(found.__module__) else None
 
@@ -34,7 +38,7 @@ def is_ours(module: object) -> bool:
 def shared_class(error_class: type[AnyError], module: str) -> type[AnyError]:
     """Return the class to raise for one of ours: also a subclass of the other client's, if loaded.
 
-    Its instances pickle as ours.
+    Its instances pickle: where they are read, they are of the client's class if that is loaded.
     """
     own: Any = error_class
     named = (counterpart(module, base.__name__) for base in own.__mro__)
@@ -44,10 +48,14 @@ def shared_class(error_class: type[AnyError], module: str) -> type[AnyError]:
 
 @cache
 def joined(own: Any, theirs: Any) -> type:
-    """Return the class that is both; its instances pickle as `own`."""
+    """Return the class that is both; its instances pickle as `own`, joined again where possible."""
 
     def reduce(error: BaseException) -> tuple[Any, ...]:
-        return own, error.args, error.__dict__
+        return _remade, (own, theirs.__module__, error.args), error.__dict__
 
     names = {"__module__": own.__module__, "__doc__": own.__doc__, "__reduce__": reduce}
     return type(own.__name__, (own, theirs), names)
+
+
+def _remade(own: type[AnyError], module: str, arguments: tuple[Any, ...]) -> AnyError:
+    return shared_class(own, module)(*arguments)

@@ -50,11 +50,11 @@ from typing import TYPE_CHECKING, Any
 
 from aioproducer.compat._forwarding import forwarded, version_of
 from aioproducer.compat.aiokafka import abc, errors, helpers, partitioner, structs
-from aioproducer.compat.aiokafka.errors import ConsumerStoppedError, IllegalOperation
 from aioproducer.compat.aiokafka.producer import AIOKafkaProducer
 
 if TYPE_CHECKING:
     from aioproducer.compat.aiokafka.abc import ConsumerRebalanceListener
+    from aioproducer.compat.aiokafka.errors import ConsumerStoppedError, IllegalOperation
     from aioproducer.compat.aiokafka.structs import (
         ConsumerRecord,
         OffsetAndMetadata,
@@ -84,7 +84,7 @@ _INTERFACE_VERSION = "0.14.0"
 def __getattr__(name: str) -> Any:
     if name == "__version__":
         return version_of("aiokafka", _INTERFACE_VERSION)
-    for module in (structs, abc):
-        if name in __all__ and name in module.__all__:
+    for module in (structs, abc, errors):
+        if name in __all__ and hasattr(module, name):
             return getattr(module, name)
     return forwarded(name, __name__, "aiokafka", "aiokafka")

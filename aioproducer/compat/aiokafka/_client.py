@@ -14,17 +14,17 @@ from io import BytesIO
 from ssl import SSLContext
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from aioproducer.compat.aiokafka import errors
+from aioproducer.compat.aiokafka import _errors as errors
 from aioproducer.compat.aiokafka._error_base import shared_class
-from aioproducer.compat.aiokafka._structs import BrokerMetadata, TopicPartition, shared_struct
-from aioproducer.compat.aiokafka._translation import translated, translating
-from aioproducer.compat.aiokafka.errors import (
+from aioproducer.compat.aiokafka._errors import (
     IllegalArgumentError,
     IllegalStateError,
     KafkaProtocolError,
     NodeNotReadyError,
     RequestTimedOutError,
 )
+from aioproducer.compat.aiokafka._structs import BrokerMetadata, TopicPartition, shared_struct
+from aioproducer.compat.aiokafka._translation import translated, translating
 from aioproducer.core.transactions import coordinator_queries
 from aioproducer.core.transactions.states import TransactionState
 from aioproducer.errors import KafkaConnectionError, KafkaError, KafkaTimeoutError

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, NamedTuple, TypeVar
 
-from aioproducer.compat.aiokafka.errors import KafkaError
+from aioproducer.compat.aiokafka._errors import KafkaError
 from aioproducer.types import TopicPartition as TopicPartition  # noqa: PLC0414
 
 __all__ = [

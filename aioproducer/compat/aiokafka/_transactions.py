@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any, Self
 
 from aioproducer.compat.aiokafka._connection import Connection
 from aioproducer.compat.aiokafka._error_base import shared_class
+from aioproducer.compat.aiokafka._errors import IllegalOperation
 from aioproducer.compat.aiokafka._offsets import checked_group, checked_offsets
 from aioproducer.compat.aiokafka._translation import translating
-from aioproducer.compat.aiokafka.errors import IllegalOperation
 
 if TYPE_CHECKING:
     from aioproducer.client.transactions import Transaction

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from aioproducer import errors as ours
 from aioproducer.compat._translation import Translation
-from aioproducer.compat.aiokafka import errors
+from aioproducer.compat.aiokafka import _errors as errors
 from aioproducer.compat.aiokafka._error_base import shared_class
 from aioproducer.compat.aiokafka._structs import RecordMetadata, TopicPartition, shared_struct
 from aioproducer.runtime.delivery import Delivery

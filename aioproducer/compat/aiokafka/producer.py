@@ -38,17 +38,17 @@ from aioproducer.compat.aiokafka._client import (
 )
 from aioproducer.compat.aiokafka._connection import Connection
 from aioproducer.compat.aiokafka._error_base import shared_class
-from aioproducer.compat.aiokafka._outcomes import RecordFutures
-from aioproducer.compat.aiokafka._structs import RecordMetadata
-from aioproducer.compat.aiokafka._transactions import TransactionContext, TransactionsMixin
-from aioproducer.compat.aiokafka._translation import record_metadata, translated, translating
-from aioproducer.compat.aiokafka.errors import (
+from aioproducer.compat.aiokafka._errors import (
     IllegalOperation,
     IllegalStateError,
     MessageSizeTooLargeError,
     ProducerClosed,
     UnknownTopicOrPartitionError,
 )
+from aioproducer.compat.aiokafka._outcomes import RecordFutures
+from aioproducer.compat.aiokafka._structs import RecordMetadata
+from aioproducer.compat.aiokafka._transactions import TransactionContext, TransactionsMixin
+from aioproducer.compat.aiokafka._translation import record_metadata, translated, translating
 from aioproducer.compat.aiokafka.partitioner import (
     DefaultPartitioner,
     KeyPartitioner,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from aioproducer.compat.kafka import errors
+from aioproducer.compat.kafka import _errors as errors
 from aioproducer.compat.kafka._connection import Connection
 from aioproducer.compat.kafka._translation import translating
 from aioproducer.types import ConsumerGroupMetadata, OffsetAndMetadata, TopicPartition

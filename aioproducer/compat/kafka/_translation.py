@@ -6,7 +6,7 @@ from typing import Final
 
 from aioproducer import errors as ours
 from aioproducer.compat._translation import Translation
-from aioproducer.compat.kafka import errors
+from aioproducer.compat.kafka import _errors as errors
 
 _ROWS: Final[tuple[tuple[type[Exception], type[Exception]], ...]] = (
     (ours.ConfigError, errors.KafkaConfigurationError),

@@ -15,7 +15,7 @@ from aioproducer._util import log
 from aioproducer._util.clock import Deadline
 from aioproducer._util.forks import at_fork
 from aioproducer.compat._forwarding import forwarded
-from aioproducer.compat.kafka import errors
+from aioproducer.compat.kafka import _errors as errors
 from aioproducer.compat.kafka._structs import RecordMetadata, metadata_of
 from aioproducer.compat.kafka._translation import translated, translating
 from aioproducer.errors import KafkaError

@@ -9,8 +9,8 @@ from typing import Any, ClassVar, NamedTuple, NoReturn, Self
 
 from aioproducer._util.secrets import hides_arguments
 from aioproducer.blocking.fork_safe_lock import ForkSafeLock
+from aioproducer.compat.kafka import _errors as errors
 from aioproducer.compat.kafka import _settings as settings
-from aioproducer.compat.kafka import errors
 from aioproducer.compat.kafka._connection import Connection
 from aioproducer.compat.kafka._transactions import TransactionsMixin
 from aioproducer.compat.kafka._translation import translating
@@ -40,7 +40,7 @@ class MetricName(NamedTuple):
 
 
 class PartitionChoice(NamedTuple):
-    """What decides on the partition of a record when it is sent."""
+    """The choice of a partition for a record that is sent."""
 
     topics: Mapping[str, TopicMetadata]
     topic: str

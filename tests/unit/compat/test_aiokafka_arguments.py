@@ -153,7 +153,7 @@ async def test_a_refused_constructor_does_not_warn_of_an_unclosed_producer() -> 
     gc.collect()
 
 
-def test_a_program_of_trio_is_told_that_asyncio_is_needed() -> None:
+def test_without_asyncio_start_says_that_it_is_needed() -> None:
     producer = AIOKafkaProducer()
     with pytest.raises(RuntimeError, match=r"no asyncio event loop runs here .*trio"):
         producer.start().send(None)

@@ -21,7 +21,7 @@ import pytest
 
 from aioproducer import errors as ours
 from aioproducer.compat import aiokafka as compat
-from aioproducer.compat.aiokafka import errors
+from aioproducer.compat.aiokafka import _errors as errors
 from aioproducer.compat.aiokafka._error_base import shared_class
 from aioproducer.compat.aiokafka._structs import RecordMetadata, shared_struct
 from aioproducer.compat.aiokafka._translation import translated
@@ -129,8 +129,13 @@ def test_aiokafka_is_not_imported() -> None:
     assert subprocess.run([sys.executable, "-c", code], check=False, timeout=60).returncode == 0
 
 
-def test_an_error_of_both_families_pickles_as_ours() -> None:
-    again = pickle.loads(pickle.dumps(shared_class(errors.KafkaTimeoutError)("too late")))
+def test_an_error_of_both_families_pickles(monkeypatch: pytest.MonkeyPatch) -> None:
+    pickled = pickle.dumps(shared_class(errors.KafkaTimeoutError)("too late"))
+    again = pickle.loads(pickled)
+    assert isinstance(again, errors.KafkaTimeoutError)
+    assert isinstance(again, aiokafka.errors.KafkaTimeoutError)
+    monkeypatch.delitem(sys.modules, "aiokafka.errors")
+    again = pickle.loads(pickled)
     assert type(again) is errors.KafkaTimeoutError
     assert str(again) == "KafkaTimeoutError: too late"
 

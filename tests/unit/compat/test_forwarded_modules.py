@@ -179,13 +179,18 @@ print(again.__name__)
 PREFERRED = [
     *(("aiokafka", "structs", name) for name in aioproducer.compat.aiokafka.structs.__all__),
     *(("aiokafka", "abc", name) for name in aioproducer.compat.aiokafka.abc.__all__),
+    ("aiokafka", "errors", "CommitFailedError"),
+    ("aiokafka", "errors", "ConsumerStoppedError"),
+    ("aiokafka", "errors", "KafkaError"),
+    ("kafka", "errors", "KafkaError"),
+    ("kafka", "errors", "KafkaTimeoutError"),
     ("kafka", "structs", "OffsetAndMetadata"),
     ("kafka", "structs", "TopicPartition"),
 ]
 
 
 @pytest.mark.parametrize(("name", "module", "each"), PREFERRED)
-def test_class_that_a_consumer_checks_for_is_that_of_the_installed_client(
+def test_class_that_a_consumer_checks_for_or_raises_is_that_of_the_installed_client(
     name: str, module: str, each: str
 ) -> None:
     ours = import_module(f"aioproducer.compat.{name}")
@@ -213,3 +218,16 @@ from aioproducer.compat.kafka import KafkaProducer
 print(sorted({"aiokafka", "confluent_kafka", "kafka"} & set(sys.modules)))
 """
     assert run(program).strip() == "[]"
+
+
+def test_error_of_a_drop_in_in_the_place_of_the_client_is_of_the_class_that_is_imported() -> None:
+    program = """
+import sys
+import aioproducer.compat.aiokafka as ours
+sys.modules["aiokafka"] = ours
+from aiokafka.errors import KafkaError, ProducerClosed
+from aioproducer.compat.aiokafka._error_base import shared_class
+from aioproducer.compat.aiokafka._errors import ProducerClosed as own
+print(ProducerClosed is own, issubclass(shared_class(own), ProducerClosed), KafkaError.__module__)
+"""
+    assert run(program).split() == ["False", "True", "aiokafka.errors"]

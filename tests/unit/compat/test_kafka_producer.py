@@ -22,7 +22,8 @@ import pytest
 from support.waiting import until
 
 from aioproducer.compat import kafka as ours
-from aioproducer.compat.kafka import KafkaProducer, Partitioner, TopicPartition, errors
+from aioproducer.compat.kafka import KafkaProducer, Partitioner, TopicPartition
+from aioproducer.compat.kafka import _errors as errors
 from aioproducer.compat.kafka import future as futures
 from aioproducer.compat.kafka._settings import producer_config
 from aioproducer.compat.kafka.structs import OffsetAndMetadata
