@@ -55,6 +55,15 @@ def preferred(name: str, here: str, package: str, distribution: str, own: Module
         return getattr(own, name)
 
 
+def names_of_errors(own: ModuleType) -> list[str]:
+    """Return the names of the error classes of a module, and of its `for_code`."""
+    return [name for name, each in vars(own).items() if name == "for_code" or _is_error(each)]
+
+
+def _is_error(value: object) -> bool:
+    return isinstance(value, type) and issubclass(value, Exception)
+
+
 def _client_module(package: str) -> ModuleType:
     """Import a module of the client, also where `sys.modules` has ours under the client's name."""
     root = package.partition(".")[0]

@@ -5,11 +5,17 @@ Its consumers raise those, and what the producer raises is an instance of them, 
 
 from typing import TYPE_CHECKING, Any
 
-from aioproducer.compat._forwarding import preferred
+from aioproducer.compat._forwarding import names_of_errors, preferred
 from aioproducer.compat.kafka import _errors as _own
 
 if TYPE_CHECKING:
     from aioproducer.compat.kafka._errors import *  # noqa: F403
+else:
+    __all__ = names_of_errors(_own)  # noqa: PLE0605
+
+
+def __dir__() -> list[str]:
+    return names_of_errors(_own)
 
 
 def __getattr__(name: str) -> Any:

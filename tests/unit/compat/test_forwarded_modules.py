@@ -231,3 +231,17 @@ from aioproducer.compat.aiokafka._errors import ProducerClosed as own
 print(ProducerClosed is own, issubclass(shared_class(own), ProducerClosed), KafkaError.__module__)
 """
     assert run(program).split() == ["False", "True", "aiokafka.errors"]
+
+
+@pytest.mark.parametrize("name", ["aiokafka", "kafka"])
+def test_all_errors_can_be_listed_and_imported_at_once(name: str) -> None:
+    ours, theirs = (
+        import_module(f"aioproducer.compat.{name}.errors"),
+        import_module(f"{name}.errors"),
+    )
+    imported: dict[str, object] = {}
+    exec(f"from aioproducer.compat.{name}.errors import *", imported)
+    names = {each for each in dir(ours) if each.endswith("Error")}
+    assert {"KafkaError", "KafkaTimeoutError", "for_code"} <= set(imported)
+    assert len(names) > 50
+    assert all(imported[each] is getattr(theirs, each, imported[each]) for each in names)
