@@ -14,11 +14,12 @@ from support.confluent import read_all_confluent
 
 from aioproducer.compat import confluent
 from aioproducer.compat.kafka import KafkaProducer
-from aioproducer.compat.kafka.structs import OffsetAndMetadata, TopicPartition
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore", DeprecationWarning)  # its own, of how it reads its schemas
     import kafka as kafka_python
+
+    from aioproducer.compat.kafka.structs import OffsetAndMetadata, TopicPartition
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(180)]
 

@@ -22,11 +22,10 @@ import pytest
 from support.waiting import until
 
 from aioproducer.compat import kafka as ours
-from aioproducer.compat.kafka import KafkaProducer, Partitioner, TopicPartition
+from aioproducer.compat.kafka import KafkaProducer, Partitioner
 from aioproducer.compat.kafka import _errors as errors
 from aioproducer.compat.kafka import future as futures
 from aioproducer.compat.kafka._settings import producer_config
-from aioproducer.compat.kafka.structs import OffsetAndMetadata
 from aioproducer.config import ProducerConfig
 from aioproducer.errors import KafkaError
 from aioproducer.testing import ThreadedCluster
@@ -36,6 +35,8 @@ with warnings.catch_warnings():
     import kafka
     import kafka.errors
     import kafka.serializer
+
+    from aioproducer.compat.kafka.structs import OffsetAndMetadata, TopicPartition
 
 WAIT_S = 20.0
 
