@@ -1,7 +1,7 @@
 """aiokafka's abstract classes, for annotations and subclasses in programs.
 
-The producer calls an `AbstractTokenProvider` for its OAuth token. aiokafka's consumer takes a
-`ConsumerRebalanceListener` of this module, too: it checks the methods, not the class.
+The producer calls an `AbstractTokenProvider` for its OAuth token. `abc` has these classes if
+aiokafka is not installed.
 """
 
 from __future__ import annotations
