@@ -45,6 +45,7 @@ class Interceptor(Protocol):
         Returns the record to be sent instead, or None to leave it as it is. With several
         interceptors each sees what the one before it returned.
         """
+        return None
 
     def on_acknowledgement(
         self, metadata: RecordMetadata, error: BaseException | None, headers: HeaderPairs
@@ -54,12 +55,15 @@ class Interceptor(Protocol):
         Of one that failed, `metadata.offset` is None, and `metadata.partition` -1 if none was
         chosen (KIP-512 for the headers).
         """
+        return
 
     def on_cluster(self, cluster: ClusterInfo) -> None:
         """Receive the cluster, when it becomes known and when another one answers."""
+        return
 
     def close(self) -> None:
         """Handle the end of the producer; nothing is called any more."""
+        return
 
 
 def check_interceptors(interceptors: Iterable[object]) -> None:
