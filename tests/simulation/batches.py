@@ -72,9 +72,8 @@ class Gaps:
             if partition.is_whole:
                 continue
             gap = partition.unwritten_from, partition.unknown_gap
-            numbers: set[tuple[int, ...]] = {
-                each.ordinal for each in partition.in_flight if len(each.ordinal) == 1
-            }
+            in_flight = [each.ordinal for each in partition.in_flight]
+            numbers = {ordinal for ordinal in in_flight if not ordinal[1:]}
             self._before[where] = gap, numbers
             same, known = before.get(where, (None, numbers))
             if same == gap and numbers - known:
@@ -264,7 +263,7 @@ def _sequences_differ(engine: ProducerEngine, now: float) -> Iterator[str]:
             if sequence_after(first, count) != after[0]:
                 yield f"{where} has sequences {ends}, then {partition.next_sequence}"
     if expected:
-        yield f"batches of {[*expected]} have sequences of their own"
+        yield f"batches of {[*expected]} have sequences that are not kept"
 
 
 def _identity_differs(engine: ProducerEngine, now: float) -> Iterator[str]:
@@ -302,7 +301,7 @@ def _latencies_differ(engine: ProducerEngine, now: float) -> Iterator[str]:
 
 
 def _waits_for_another_thing(engine: ProducerEngine, now: float) -> Iterator[str]:
-    """What `Sender.wait_of` says of each batch is so: errors of expired batches have it."""
+    """`Sender.wait_of` returns what is so; the errors of expired batches have it."""
     accumulator, sender = engine.accumulator, engine.driver.sender
     batches = {*accumulator.pinned, *accumulator.incomplete()}
     busy = Counter(each.topic_partition for each in batches if each.pins or each.has_sequence)

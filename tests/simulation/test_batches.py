@@ -87,7 +87,7 @@ def test_state_that_equals_what_it_is_computed_from_breaks_no_rule() -> None:
         ("sequences", "in_flight", [], "in flight, of"),
         ("accumulator.sequencer", "_max_in_flight", 0, "brokers know 0"),
         ("sequences", "next_sequence", 9, "then 9"),
-        ("accumulator.sequencer", "_partitions", {}, "sequences of their own"),
+        ("accumulator.sequencer", "_partitions", {}, "sequences that are not kept"),
         ("driver.sender.producer_id", "in_flight", True, "a producer id are in flight"),
         ("driver.sender.producer_id", "_outdated", True, "its response is to be ignored"),
         ("driver.sender.producer_id", "refused", True, "counts as refused"),
