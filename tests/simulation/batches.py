@@ -210,6 +210,9 @@ def _pins_differ(engine: ProducerEngine, now: float) -> Iterator[str]:
             yield f"a batch of {batch.topic_partition} has {batch.pins} pins, not {pins}"
         if batch.on_wire != (batch in on_wire):
             yield f"a batch of {batch.topic_partition} is on the wire: {batch.on_wire}"
+        error = None if batch.outcome is None else batch.outcome.error
+        if error is not None and batch.on_wire and not batch.possibly_persisted:
+            yield f"a batch of {batch.topic_partition} fails as not written on the wire: {error}"
     in_flight = Counter(batch.topic_partition for batch in accumulator.pinned if not batch.parts)
     if accumulator.settings.guarantee_order and max(in_flight.values(), default=0) > 1:
         yield f"several batches of a partition are in flight: {in_flight}"

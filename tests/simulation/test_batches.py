@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from unit.core.support import Core
 
+from aioproducer.core.batching.batch import BatchOutcome
 from aioproducer.core.batching.partitioners import NodeLatencies
 from aioproducer.core.sending.idempotence import ProducerIdentity, Sequencer
 from aioproducer.core.sending.reasons import Obstacle, Wait
@@ -81,6 +82,7 @@ def test_state_that_equals_what_it_is_computed_from_breaks_no_rule() -> None:
         ("sent", "pins", 2, "has 2 pins, not 1"),
         ("accumulator", "pinned", set(), "has 1 pins, not 1"),
         ("sent", "on_wire", False, "on the wire: False"),
+        ("sent", "outcome", BatchOutcome(error=ProtocolError("x")), "not written on the wire"),
         ("driver.sender", "_preparing", {1}, "are prepared"),
         ("queued", "size", 1, "bytes of memory are in use"),
         ("queued", "size", 1000, "has 1000 bytes of memory"),
