@@ -2113,8 +2113,9 @@ MUTANTS += tuple(
         (
             "do not store that a producer id is refused",
             "core/sending/producer_id.py",
-            "            self.refused = True\n",
-            "",
+            "        self.refused = isinstance(error, AuthorizationError)\n"
+            "        if self.refused:\n",
+            "        if isinstance(error, AuthorizationError):\n",
         ),
         (
             "keep an offset before that of the last acknowledgement",

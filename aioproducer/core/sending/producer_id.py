@@ -107,8 +107,8 @@ class ProducerIdRequests:
         self.last_error = error
         self._retry_at = now + self._backoff.delay(self.failures, self._rng)
         self.failures += 1
-        if isinstance(error, AuthorizationError):
-            self.refused = True
+        self.refused = isinstance(error, AuthorizationError)
+        if self.refused:
             return IdentityFailure.REFUSED
         return IdentityFailure.RETRY if error.retriable else IdentityFailure.FATAL
 

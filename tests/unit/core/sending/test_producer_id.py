@@ -52,6 +52,13 @@ def test_a_node_that_cannot_be_asked_is_connected_to() -> None:
     assert NOW < of_id.due_at(NOW, nodes) <= NOW + RECHECK_S
 
 
+def test_a_lost_connection_after_a_refusal_counts_as_no_refusal() -> None:
+    of_id = requests()
+    of_id.on_failure(ClusterAuthorizationFailedError("no"), NOW)
+    assert of_id.on_failure(NodeDisconnectedError("gone"), NOW) is IdentityFailure.RETRY
+    assert not of_id.refused
+
+
 def test_failures_back_off_until_a_success() -> None:
     of_id, error = requests(), CoordinatorLoadInProgressError("loading")
     for failures, pause in ((1, 0.1), (2, 0.2), (3, 0.4)):
