@@ -21,6 +21,12 @@ from aioproducer.errors import BrokerError, NodeDisconnectedError, error_for_cod
 from simulation.batches import Acknowledgements, Choices, Gaps, derived_state_differs
 from simulation.consistency import bulk_calls_are_paced, early_although_decided, inconsistent
 from simulation.links import not_dialed
+from simulation.queues import (
+    batches_in_the_wrong_place,
+    ends_with_batches_out,
+    keeps_ended_waits,
+    serialized_records_wait,
+)
 from simulation.transactions.waiting import broken_in_transactions
 from simulation.waiting import (
     LONGEST_THROTTLE_S,
@@ -380,6 +386,8 @@ _WHILE_STARTED: tuple[_Rule, ...] = (
     keeps_refused_brokers,
     lingers_although_awaited,
     waits_although_decided,
+    serialized_records_wait,
+    keeps_ended_waits,
 )
 _AT_EACH_MOMENT: tuple[_Rule, ...] = (
     not_dialed,
@@ -390,6 +398,7 @@ _AT_EACH_MOMENT: tuple[_Rule, ...] = (
     more_records_than_allowed,
     bulk_calls_are_paced,
     early_although_decided,
+    ends_with_batches_out,
 )
 _NOW_AND_THEN: tuple[_Rule, ...] = (
     _broken_rules,
@@ -401,6 +410,7 @@ _NOW_AND_THEN: tuple[_Rule, ...] = (
     _not_asked_after_failure,
     _unreachable_coordinator_kept,
     _parts_expire_otherwise,
+    batches_in_the_wrong_place,
     broken_in_transactions,
     broken_while_waiting,
     derived_state_differs,

@@ -2325,6 +2325,29 @@ TRANSACTIONAL_MUTANTS += tuple(
 )
 
 
+# Kinds that a thirteenth blind round has shown to be missed.
+MUTANTS += (
+    Mutant(
+        "request metadata for a call that was cancelled",
+        "runtime/tasks/metadata_waiters.py",
+        "                timer.cancel()\n            self._discard(waiter)\n",
+        "                timer.cancel()\n",
+    ),
+    Mutant(
+        "let calls wait for serializers when the producer is closed",
+        "runtime/send/serialization_queue.py",
+        "                place.timeout.reschedule(now)\n",
+        "                pass\n",
+    ),
+    Mutant(
+        "give a record out of time the error of its connection",
+        "core/sending/sender.py",
+        "        self._expire(now)\n        for batch in batches:\n",
+        "        for batch in batches:\n",
+    ),
+)
+
+
 def hunt(mutant: Mutant, seeds: int) -> str | None:
     """The first seed that finds the mutant, with its oracles; None when none does."""
     with tempfile.TemporaryDirectory() as folder:

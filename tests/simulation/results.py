@@ -11,6 +11,7 @@ from aioproducer.testing.broker import TopicSpec
 from aioproducer.testing.world.faults import Shape
 from aioproducer.types import Record, TopicPartition
 from simulation.aftermath import Aftermath
+from simulation.blocked import check_blocked_loop
 from simulation.ledger import CallState, Entry
 from simulation.workload import Workload, as_tuples
 
@@ -34,6 +35,10 @@ class ResultChecks(Aftermath):
             await self._check_totals()
             await self._check_refused_rows()
             await self._check_warm_up()
+            if self._config.acks_value:
+                await check_blocked_loop(
+                    self._producer, self._world, self._ledger, self._sent, self._outcome_of
+                )
 
     async def _check_contents(self) -> None:
         """Each call writes what it was given, also what is empty, zero or there twice."""

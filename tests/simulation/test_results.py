@@ -12,7 +12,8 @@ from aioproducer.blocking.handle import DeliveryHandle
 from aioproducer.blocking.submission_queue import SubmissionQueue
 from aioproducer.client import producer
 from aioproducer.core.sending.idempotence import AcknowledgedOffsets
-from aioproducer.errors import BufferExhaustedError
+from aioproducer.core.sending.sender import Sender
+from aioproducer.errors import BufferExhaustedError, KafkaError
 from aioproducer.metrics.totals import ProducerStats
 from aioproducer.runtime.bulk.run import BulkRun
 from aioproducer.runtime.delivery import Delivery
@@ -87,6 +88,22 @@ def test_failures_that_are_not_passed_to_on_delivery_error_are_found_out(
 ) -> None:
     monkeypatch.setattr(Simulation, "_note_unread", lambda self, *arguments: None)
     assert "no_failure_is_unhandled_that_was_read" in _oracles_of(_SEED)
+
+
+def test_a_record_out_of_time_with_the_error_of_its_connection_is_found_out(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    on_failure = Sender.on_failure
+
+    def fail_first(self: Sender, node_id: int, batches: Any, error: KafkaError, now: float) -> None:
+        for batch in batches:
+            if not batch.done and now - batch.created_at >= self._settings.delivery_timeout:
+                self.fail(batch, error)
+        on_failure(self, node_id, batches, error, now)
+
+    monkeypatch.setattr(Sender, "on_failure", fail_first)
+    setup = Setup(options={"compression_type": "none"})
+    assert "what_calls_return_is_true" in _oracles_of(_SEED, setup)
 
 
 class _WarmsUpTheFirst(SimProducer):

@@ -74,7 +74,8 @@ def unattended(
             case Obstacle.PRODUCER_ID:
                 attended = producer_id.in_flight or producer_id.due_at(now, nodes) < inf
             case Obstacle.EARLIER_BATCH:
-                attended = bool(accumulator.pinned)
+                where = batch.topic_partition
+                attended = any(each.topic_partition == where for each in accumulator.pinned)
             case Obstacle.CONNECTION:
                 queue = accumulator.queue(*batch.topic_partition)
                 node_id = None if queue is None else queue.node_id

@@ -132,3 +132,18 @@ def test_after_a_rebootstrap_a_batch_waits_for_the_metadata_that_have_its_leader
         core.metadata.request_update()
     found = unattended(core.sender, core.nodes, core.now)
     assert [each for each, _ in found] == ([] if is_wanted else [batch])
+
+
+def test_a_wait_for_an_earlier_batch_that_only_another_partition_has_is_found() -> None:
+    core = Core((1, 1), sequencer=Sequencer(5))
+    core.sender.on_identity(ProducerIdentity(9, 0))
+    core.append(0)
+    core.poll()
+    later = core.append(0)
+    core.poll()
+    assert not list(unattended(core.sender, core.nodes, core.now))
+    (first,) = core.accumulator.pinned
+    core.append(1)
+    core.poll()
+    core.accumulator.pinned.discard(first)
+    assert [each for each, _ in unattended(core.sender, core.nodes, core.now)] == [later]
