@@ -21,6 +21,7 @@ from aioproducer.errors import BrokerError, NodeDisconnectedError, error_for_cod
 from simulation.batches import Acknowledgements, Choices, Gaps, derived_state_differs
 from simulation.consistency import bulk_calls_are_paced, early_although_decided, inconsistent
 from simulation.links import not_dialed
+from simulation.other_clusters import leaders_of_another_cluster
 from simulation.queues import (
     batches_in_the_wrong_place,
     ends_with_batches_out,
@@ -152,6 +153,7 @@ class LivenessWatch:
             for rule in _NOW_AND_THEN:
                 broken += rule(engine, now)
             broken += self._older_leaders(producer)
+            broken += leaders_of_another_cluster(engine, self._cluster)
             broken += self._renumbered(producer)
             broken += self._acknowledged_by_a_deleted_log(producer)
             if self._takes_turns and ExtraTurns.may_begin(engine):

@@ -2340,6 +2340,12 @@ MUTANTS += (
         "                pass\n",
     ),
     Mutant(
+        "compare leader epochs with those of a replaced cluster",
+        "core/metadata/metadata.py",
+        "        for live in self._topics.values():\n            live.last_seen = None\n",
+        "",
+    ),
+    Mutant(
         "give a record out of time the error of its connection",
         "core/sending/sender.py",
         "        self._expire(now)\n        for batch in batches:\n",

@@ -70,6 +70,7 @@ from simulation.themes import (
     Theme,
     draw_theme,
     draw_transactional_theme,
+    with_older_brokers,
 )
 from simulation.transactions.book import TransactionBook
 from simulation.transactions.cast import Cast
@@ -207,6 +208,7 @@ class Simulation:
             theme = draw_theme(themes, None)
         else:
             theme = draw_theme(themes, chance.of("newer theme"))
+            theme = with_older_brokers(theme, chance.of("older brokers"))
             drawn = with_more_calls(drawn, chance.of("more calls"))
             drawn = with_hand_over(drawn, chance.of("hand-over"))
         theme = setup.theme or theme

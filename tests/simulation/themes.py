@@ -482,6 +482,11 @@ def _refused_renewals(rng: random.Random, shape: Shape, start: float, end: float
 REFUSED_RENEWALS = Theme(_refused_renewals, _IDEMPOTENT)
 ODD_DESCRIPTIONS = Theme(_times(24, OddDescription.draw), {"metadata_max_age_ms": 500})
 REPLACEMENTS = Theme(_replacements, {**_IDEMPOTENT, "metadata_max_age_ms": 500})
+_SHARE_BY_NAME = 0.5
+REPLACEMENTS_BY_NAME = replace(
+    REPLACEMENTS, brokers={"api_versions": {ApiKey.METADATA: (0, 9), ApiKey.PRODUCE: (3, 9)}}
+)
+"""Brokers without topic ids: only the id of the cluster shows that it is another one."""
 _REFUSED_ADDITIONS, _REFUSALS_OF_ADDITIONS = 24, (3, 29, 29)
 
 
@@ -679,6 +684,12 @@ def draw_theme(rng: random.Random, newer: random.Random | None) -> Theme | None:
     if newer is not None and newer.random() < _SHARE_OF_NEWER:
         return newer.choice(_NEWER_THEMES)
     return theme
+
+
+def with_older_brokers(theme: Theme | None, rng: random.Random) -> Theme | None:
+    """Return the theme; replaced clusters have no topic ids in a share of the runs."""
+    is_older = theme is REPLACEMENTS and rng.random() < _SHARE_BY_NAME
+    return REPLACEMENTS_BY_NAME if is_older else theme
 
 
 def _draw_older_theme(rng: random.Random) -> Theme | None:
