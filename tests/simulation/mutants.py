@@ -2342,8 +2342,8 @@ MUTANTS += (
     Mutant(
         "compare leader epochs with those of a replaced cluster",
         "core/metadata/metadata.py",
-        "        for live in self._topics.values():\n            live.last_seen = None\n",
-        "",
+        "            live.last_seen = None\n",
+        "            pass\n",
     ),
     Mutant(
         "give a record out of time the error of its connection",
