@@ -17,8 +17,8 @@ from simulation.scenario import ENDLESS
 
 _LARGE_BATCH, _BURST = 16_000, RECORDS_PER_TURN + 50
 _ROWS, _ROW_BYTES, _OVERHEAD = 60, 1800, 200
-_SMALL_REQUEST, _LATE_MS = 3000, 300
-_NO_TOPIC, _SLACK_S = "zz-endless", 1.0
+_LATE_MS = 300
+_NO_TOPIC, _SLACK_S, _LONGEST_BLOCK_S = "zz-endless", 1.0, 3.0
 
 
 class Bursts(ResultChecks):
@@ -69,9 +69,10 @@ class Bursts(ResultChecks):
     async def _check_pace(self) -> None:
         """A bulk call has few batches pending; what is too few or too many is found meanwhile."""
         config, cluster = self._config, self._world.cluster
-        name = min(cluster.topics)
+        name, each_node = min(cluster.topics), config.max_in_flight_requests_per_connection + 1
+        most = len(self._world.spec.nodes) * each_node * config.max_request_size / config.batch_size
         if (
-            config.max_request_size > _SMALL_REQUEST
+            min(_ROWS, config.buffer_memory / config.batch_size) <= most + 1
             or config.buffer_max_records is not None
             or cluster.topics[name].config.max_message_bytes < _ROW_BYTES + _OVERHEAD
         ):
@@ -89,7 +90,7 @@ class Bursts(ResultChecks):
     async def _check_endless_serializer(self) -> None:
         """A record whose serializer does not end is refused in time, and others go on then."""
         block_s = self._config.max_block_ms / 1000
-        if self._config.value_serializer is None:
+        if self._config.value_serializer is None or block_s > _LONGEST_BLOCK_S:
             return
         name, began = min(self._world.cluster.topics), self._world.now()
         call = asyncio.ensure_future(self._producer.send(name, ENDLESS))
