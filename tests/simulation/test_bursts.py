@@ -1,0 +1,60 @@
+"""The checks of calls that send much at once, or are serialized for long."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+from unittest.mock import AsyncMock, Mock
+
+import pytest
+
+from aioproducer.errors import KafkaError, KafkaTimeoutError, ProducerClosedError
+from simulation.bursts import Bursts
+from simulation.ledger import Entry, Ledger
+
+
+def _bursts(ledger: Ledger, **producer: Any) -> Any:
+    config = SimpleNamespace(
+        value_serializer=bytes,
+        max_block_ms=0,
+        buffer_max_records=None,
+        buffer_memory=80,
+        batch_size=1,
+        max_request_size=1,
+        max_in_flight_requests_per_connection=1,
+    )
+    topic = SimpleNamespace(config=SimpleNamespace(max_message_bytes=5000))
+    world: Any = SimpleNamespace(
+        now=lambda: 0.0,
+        spec=SimpleNamespace(nodes=(1,)),
+        cluster=SimpleNamespace(topics={"t": topic}, faults=Mock()),
+    )
+    return Bursts(SimpleNamespace(config=config, **producer), world, ledger)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("ending", "error", "false", "late"),
+    [
+        (KafkaTimeoutError(), None, 0, 0),
+        (ProducerClosedError(), None, 1, 0),
+        (KafkaTimeoutError(), KafkaTimeoutError(), 0, 1),
+    ],
+)
+async def test_a_slow_serializer_that_is_not_refused_or_refuses_others_is_found_out(
+    ending: KafkaError, error: KafkaError | None, false: int, late: int
+) -> None:
+    ledger = Ledger()
+    bursts = _bursts(ledger, send=AsyncMock(side_effect=ending))
+    entry = Entry(b"<1>", -2, "t", None, None, b"<1>", (), None, 0.0)
+    entry.error = error
+    bursts._sent = AsyncMock(return_value=entry)
+    await bursts._check_endless_serializer()
+    assert (len(ledger.false_reports), len(ledger.unrecovered)) == (false, late)
+
+
+@pytest.mark.parametrize(("count", "found"), [(60, 0), (59, 1)])
+async def test_a_slow_bulk_call_that_counts_wrong_is_found_out(count: int, found: int) -> None:
+    ledger = Ledger()
+    bursts = _bursts(ledger, send_many=AsyncMock(return_value=SimpleNamespace(count=count)))
+    await bursts._check_pace()
+    assert len(ledger.false_reports) == found
