@@ -295,6 +295,8 @@ class Aftermath:
         call.cancel()
         await asyncio.wait([call])
         del call
+        gc.collect()  # what has failed before, and is garbage in a cycle
+        await asyncio.sleep(0)
         reported = stats.unretrieved_failures
         flushes = [
             asyncio.ensure_future(self._producer.flush(raise_failures=True)) for _ in range(2)

@@ -122,7 +122,9 @@ def _of_send(engine: ProducerEngine) -> Iterator[str]:
         yield "the counts of a turn are kept after it"
     pending = sum(batch.count for batch in engine.accumulator.incomplete())
     known = stats.records_acknowledged + stats.records_failed + pending
-    if fast_path.appended != known:
+    # What was handed over and then refused has failed, and was not appended.
+    may_be_refused = bool(stats.records_failed)
+    if fast_path.appended > known or (fast_path.appended < known and not may_be_refused):
         yield f"{fast_path.appended} records were appended, {known} count"
     unread = engine.unretrieved
     if unread._unwritten and (unread._timer is None or unread._timer.when() > unread._next_line_at):
