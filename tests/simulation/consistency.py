@@ -132,10 +132,7 @@ def _of_send(engine: ProducerEngine) -> Iterator[str]:
 
 
 def bulk_calls_are_paced(engine: ProducerEngine, now: float) -> Iterator[str]:
-    """Yield bulk calls that wait although few of their batches are pending, or have too many.
-
-    After a call has waited for long, memory is its only bound.
-    """
+    """Yield bulk calls that wait although few of their batches are pending."""
     keys = (key for batch in engine.accumulator.incomplete() for key in batch.listeners or ())
     for run in {each.run: None for each in keys if isinstance(each, _Tracked)}:
         most = len(engine.metadata.cluster.nodes) * run._batches_per_node
@@ -143,8 +140,6 @@ def bulk_calls_are_paced(engine: ProducerEngine, now: float) -> Iterator[str]:
         is_paused = run._caught_up is not None and not run._caught_up.done()
         if is_paused and not run._stalls and ahead <= most:
             yield f"a bulk call waits, {ahead} batches are pending of {most:.1f}"
-        if not run._stalls and ahead > most + 1:
-            yield f"a bulk call has {ahead} batches pending of {most:.1f}"
 
 
 def early_although_decided(engine: ProducerEngine, now: float) -> Iterator[str]:

@@ -2202,10 +2202,10 @@ MUTANTS += tuple(
             "given > len(self._meta.partitions)",
         ),
         (
-            "let a bulk call have any number of batches pending",
+            "let a bulk call wait although it has caught up",
             "runtime/bulk/run.py",
-            "                self._is_ahead\n                or not self",
-            "                not self",
+            "            waiter.set_result(None)\n        if not self._outstanding",
+            "            pass\n        if not self._outstanding",
         ),
         (
             "show records of a bulk call without their topic",
