@@ -137,7 +137,7 @@ class ConnectionObserver(Protocol):
     ) -> None:
         """Handle a response that was decoded; its future is about to be done.
 
-        Not called for one that `InFlightRequest.recognise` takes: it asks for nothing.
+        Of those that `InFlightRequest.recognise` takes, which ask for nothing, only the first.
         """
 
     def capacity_freed(self) -> None:
@@ -187,6 +187,7 @@ class Connection:
         self._bytes_written = 0
         self._correlation_id = 0
         self._last_used = loop_time()
+        self._has_recognised = False
         self._loop = asyncio.get_running_loop()
         self._response_protocol = ResponseProtocol.on(self._transport, self._on_data, self._loop)
         self._timer: asyncio.TimerHandle | None = None
@@ -555,6 +556,9 @@ class Connection:
         answer = None if request.recognise is None else request.recognise(data)
         if answer is None or not self._is_flushed(request):
             return False
+        if not self._has_recognised:
+            self._has_recognised = True
+            self._observer.response_received(request.kind, request.version, answer)
         self._answered(request, answer, len(data))
         return True
 

@@ -1028,8 +1028,17 @@ async def test_a_recognised_answer_ends_its_request_undecoded_as_any_other_does(
         await it.answer()
         await asyncio.sleep(0)
         assert ends == [recognised]
-        assert it.observer.responses == []
         assert (it.connection.in_flight, it.observer.freed) == (0, 1)
+
+
+@virtual_time
+async def test_the_first_recognised_answer_shows_that_the_broker_answers() -> None:
+    async with connected() as it:
+        for number in range(3):
+            begin_recognised(it, number)
+            await it.answer()
+            await asyncio.sleep(0)
+        assert it.observer.responses == [0]
 
 
 @virtual_time
