@@ -191,7 +191,7 @@ def test_a_producer_that_acknowledges_before_the_broker_answers_is_found_out(
     def acknowledge(self: Sender, node_id: int, batches: list[ProducerBatch]) -> None:
         dispatched(self, node_id, batches)
         for batch in batches:
-            self._succeed(batch, BatchOutcome(base_offset=0), batch.last_attempt_at)
+            self.accumulator.complete(batch, BatchOutcome(base_offset=0))
 
     monkeypatch.setattr(Sender, "on_dispatched", acknowledge)
     assert "misplaced" in _oracles_that_notice(Setup(), "misplaced")

@@ -138,6 +138,7 @@ class Core:
         grows: bool = False,
         sequencer: Sequencer | None = None,
         transactions: TransactionManager | None = None,
+        latencies: NodeLatencies | None = None,
     ) -> None:
         rng = random.Random(1)
         backoff = ExponentialBackoff(0.1, 1.0)
@@ -178,7 +179,7 @@ class Core:
             SenderSettings(retries, backoff, delivery_timeout),
             rng=rng,
             stats=self.stats,
-            latencies=NodeLatencies(0),
+            latencies=latencies or NodeLatencies(0),
             on_data_loss=lambda lost: self.data_losses.append(lost.topic_partition),
             on_producer_expired=self.expired_producers.append,
             transactions=transactions,
