@@ -213,7 +213,7 @@ class WaitCounts:
 
 
 class RequestCounts:
-    """The requests and responses of each broker; `check` it whenever the loop is idle."""
+    """The requests and responses of each broker; `check` it at idle moments."""
 
     def __init__(self) -> None:
         self._before: dict[BrokerLink, _Sent] = {}

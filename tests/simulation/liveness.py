@@ -19,7 +19,12 @@ from aioproducer.core.transactions.rules import Rpc
 from aioproducer.core.transactions.sequencer import TransactionalSequencer
 from aioproducer.errors import BrokerError, NodeDisconnectedError, error_for_code
 from simulation.batches import Acknowledgements, Choices, Gaps, derived_state_differs
-from simulation.consistency import bulk_calls_are_paced, early_although_decided, inconsistent
+from simulation.consistency import (
+    RequestCounts,
+    bulk_calls_are_paced,
+    early_although_decided,
+    inconsistent,
+)
 from simulation.links import not_dialed
 from simulation.other_clusters import leaders_of_another_cluster
 from simulation.queues import (
@@ -110,6 +115,7 @@ class LivenessWatch:
         self._epochs: dict[SimProducer, dict[_Leadership, tuple[int, LiveTopic | None]]] = {}
         self._numbers: dict[SimProducer, dict[tuple[tuple[int, ...], int], Numbers]] = {}
         self._steps: dict[SimProducer, Sequence[Steps]] = {}
+        self._requests: dict[SimProducer, RequestCounts] = {}
         self._failed: dict[SimProducer, tuple[int, int]] = {}
         self._jumps = 0
         self._takes_turns = takes_turns
@@ -152,6 +158,7 @@ class LivenessWatch:
         if is_long:
             for rule in _NOW_AND_THEN:
                 broken += rule(engine, now)
+            broken += self._requests.setdefault(producer, RequestCounts()).check(engine, now)
             broken += self._older_leaders(producer)
             broken += leaders_of_another_cluster(engine, self._cluster)
             broken += self._renumbered(producer)

@@ -29,7 +29,7 @@ from aioproducer.net.client import NodeNotReady
 from aioproducer.net.connection import IdleConnectionError
 from aioproducer.wire.messages.produce import ProduceRequest
 from aioproducer.wire.messages.sasl_handshake import SaslHandshakeRequest
-from simulation.consistency import LoginCounts, RequestCounts, WaitCounts
+from simulation.consistency import LoginCounts, WaitCounts
 from simulation.links import Dials, earlier_dials_count, unsupported_versions
 
 if TYPE_CHECKING:
@@ -968,7 +968,6 @@ STEPS: Sequence[type[Steps]] = (
     Throttling,
     IdleConnections,
     Dials,
-    RequestCounts,
     LoginCounts,
     WaitCounts,
 )
