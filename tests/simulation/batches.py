@@ -208,6 +208,8 @@ def _pins_differ(engine: ProducerEngine, now: float) -> Iterator[str]:
         pins = on_wire[batch] + preparing.count(batch) + parts
         if batch.pins != pins or (pins > 0) != (batch in accumulator.pinned):
             yield f"a batch of {batch.topic_partition} has {batch.pins} pins, not {pins}"
+        if batch.done and parts:
+            yield f"a batch of {batch.topic_partition} has its outcome, and its parts are sent"
         if batch.on_wire != (batch in on_wire):
             yield f"a batch of {batch.topic_partition} is on the wire: {batch.on_wire}"
         error = None if batch.outcome is None else batch.outcome.error

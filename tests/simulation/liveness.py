@@ -28,7 +28,6 @@ from simulation.consistency import (
 from simulation.links import not_dialed
 from simulation.other_clusters import leaders_of_another_cluster
 from simulation.queues import (
-    batches_in_the_wrong_place,
     ends_with_batches_out,
     keeps_ended_waits,
     serialized_records_wait,
@@ -419,7 +418,6 @@ _NOW_AND_THEN: tuple[_Rule, ...] = (
     _not_asked_after_failure,
     _unreachable_coordinator_kept,
     _parts_expire_otherwise,
-    batches_in_the_wrong_place,
     broken_in_transactions,
     broken_while_waiting,
     derived_state_differs,

@@ -1,4 +1,4 @@
-"""Rules for what waits in a queue: batches, serialized records, calls for metadata or memory.
+"""Rules for what waits: serialized records, calls for metadata, the end of a transaction.
 
 Owns: whether each may wait where it is, at an idle moment. Not here: for how long, see
 `simulation.waiting`.
@@ -9,34 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from aioproducer.core.batching.batch import NO_PARTITION
 from aioproducer.core.transactions.rules import Rpc
 
 if TYPE_CHECKING:
-    from aioproducer.core.batching.batch import ProducerBatch
     from aioproducer.runtime.engine import ProducerEngine
-
-
-def batches_in_the_wrong_place(engine: ProducerEngine, now: float) -> Iterator[str]:
-    """Yield batches that are queued although they have their outcome, or neither queued nor sent.
-
-    A batch without an outcome is either in the queue of its partition, or held by a request.
-    """
-    accumulator = engine.accumulator
-    queued: set[ProducerBatch] = set()
-    for partitions in accumulator._queues.values():
-        for queue in partitions.values():
-            queued.update(queue.batches)
-    for batch in queued:
-        if batch.done or batch.pins:
-            yield f"a batch of {batch.topic_partition} is queued, and has been sent or has ended"
-    for batch in accumulator.incomplete():
-        where = batch.topic_partition
-        if where.partition != NO_PARTITION and not batch.pins and batch not in queued:
-            yield f"a batch of {where} is neither queued nor sent"
-    for batch in accumulator.pinned:
-        if batch.done and not all(part.done for part in batch.parts):
-            yield f"a batch of {batch.topic_partition} has its outcome, and its parts are sent"
 
 
 def serialized_records_wait(engine: ProducerEngine, now: float) -> Iterator[str]:

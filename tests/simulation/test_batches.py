@@ -114,6 +114,15 @@ def test_places_of_records_that_no_batch_has_are_found_out() -> None:
     assert any("9 places" in each for each in derived_state_differs(engine, engine.core.now))
 
 
+@pytest.mark.parametrize("is_done", [False, True])
+def test_a_batch_that_has_ended_before_its_parts_is_found_out(is_done: bool) -> None:
+    engine = _engine()
+    engine.sent.done = True
+    engine.sent.parts = (SimpleNamespace(done=is_done),)
+    broken = list(derived_state_differs(engine, engine.core.now))
+    assert any("its parts are sent" in each for each in broken) != is_done
+
+
 def test_several_batches_of_a_partition_that_keeps_the_order_are_found_out() -> None:
     engine = _engine()
     engine.accumulator.settings = replace(engine.accumulator.settings, guarantee_order=True)

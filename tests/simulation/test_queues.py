@@ -7,49 +7,13 @@ from typing import Any
 
 import pytest
 
-from aioproducer.core.batching.batch import NO_PARTITION
 from aioproducer.core.transactions.rules import Rpc
 from aioproducer.core.transactions.states import TransactionState
-from aioproducer.types import TopicPartition
 from simulation.queues import (
-    batches_in_the_wrong_place,
     ends_with_batches_out,
     keeps_ended_waits,
     serialized_records_wait,
 )
-
-
-class _Batch:
-    def __init__(self, *, pins: int = 0, done: bool = False, at: int = 0, parts: Any = ()) -> None:
-        self.topic_partition = TopicPartition("t", at)
-        self.pins, self.done, self.parts = pins, done, parts
-
-
-@pytest.mark.parametrize(
-    ("batch", "is_queued", "found"),
-    [
-        (_Batch(), True, 0),
-        (_Batch(), False, 1),
-        (_Batch(done=True), True, 1),
-        (_Batch(pins=1), False, 0),
-        (_Batch(pins=1), True, 1),
-        (_Batch(at=NO_PARTITION), False, 0),
-        (_Batch(pins=1, parts=(_Batch(),)), False, 0),
-        (_Batch(pins=1, done=True, parts=(_Batch(done=True),)), False, 0),
-        (_Batch(pins=1, done=True, parts=(_Batch(),)), False, 1),
-    ],
-)
-def test_a_batch_in_the_wrong_place_is_found_out(
-    batch: _Batch, is_queued: bool, found: int
-) -> None:
-    queue = SimpleNamespace(batches=[batch] if is_queued else [])
-    accumulator = SimpleNamespace(
-        _queues={"t": {0: queue}},
-        incomplete=lambda: [] if batch.done else [batch],
-        pinned=[batch] if batch.pins else [],
-    )
-    engine: Any = SimpleNamespace(accumulator=accumulator)
-    assert len(list(batches_in_the_wrong_place(engine, 1.0))) == found
 
 
 @pytest.mark.parametrize(
@@ -99,6 +63,6 @@ def test_a_transaction_that_ends_while_a_batch_is_out_is_found_out(
         _coordinator_session=SimpleNamespace(_in_flight=request),
         manager=SimpleNamespace(is_prepared=is_prepared, state=TransactionState.ABORTING),
     )
-    accumulator = SimpleNamespace(pinned=[_Batch()] * pinned)
+    accumulator = SimpleNamespace(pinned=[object()] * pinned)
     engine: Any = SimpleNamespace(transactions=transactions, accumulator=accumulator)
     assert len(list(ends_with_batches_out(engine, 1.0))) == found
