@@ -138,6 +138,8 @@ class TopicReader(DataSourceReader):
 
     def read(self, partition: InputPartition) -> Iterator[tuple[Any, ...]]:
         """Yield the rows of one task."""
+        if partition.value is None:  # Spark runs a task even if there is nothing to read
+            return
         number, start, end = partition.value
         with option_errors(self._options.kafka), _running() as run:
             source = self._range()

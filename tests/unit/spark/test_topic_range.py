@@ -31,6 +31,12 @@ def reader(**options: str) -> Any:
     return TopicReader(parsed, ["offset", "timestamp"])
 
 
+def test_the_task_that_spark_runs_without_partitions_reads_nothing() -> None:
+    from pyspark.sql.datasource import InputPartition
+
+    assert list(reader().read(InputPartition(None))) == []
+
+
 @pytest.mark.parametrize(
     ("query", "answer"),
     [
