@@ -74,6 +74,7 @@ class Bursts(ResultChecks):
         if (
             min(_ROWS, config.buffer_memory / config.batch_size) <= most + 1
             or config.buffer_max_records is not None
+            or config.request_timeout_ms <= each_node * _LATE_MS  # late answers add up
             or cluster.topics[name].config.max_message_bytes < _ROW_BYTES + _OVERHEAD
         ):
             return
