@@ -284,16 +284,16 @@ class Connection:
             if len(request.buffers) > 1 or not expect_response:
                 self._check_transport()
             self._write(request.buffers)
-            if self.error is not None:
-                pass  # the transport is broken: the request has failed
-            elif expect_response or not self._is_flushed(request):
-                if not expect_response:
-                    self._watch_flush()
-                self._wake_at(request.deadline, now)
-            else:
-                request.finish_soon(self._loop, None)
-                self._unflushed.pop()  # only now: after an exception its connection ends it
             self._io_stats.on_request(size, now)
+            if self.error is not None:
+                return
+            if not expect_response:
+                if self._is_flushed(request):
+                    request.finish_soon(self._loop, None)
+                    self._unflushed.pop()  # only now: after an exception its connection ends it
+                    return
+                self._watch_flush()
+            self._wake_at(request.deadline, now)
         except Exception as error:
             self._broken_by(error)
 

@@ -59,9 +59,8 @@ class Bursts(ResultChecks):
             entries.append(await self._sent(name, None, 0))
             row += 1
             longest = max(longest, row)
-        if (
-            longest > RECORDS_PER_TURN + 1
-        ):  # the last one after the turn that its call has waited for
+        # One more: the last record comes after the turn that its call has waited for.
+        if longest > RECORDS_PER_TURN + 1:
             self._ledger.false_reports.append(f"{longest} records were sent in one turn")
         for entry in entries:
             await self._outcome_of(entry)

@@ -241,8 +241,7 @@ class RequestCounts:
             numbers, in_flight, requests, responses, size, counted_size = (
                 now_ - then for now_, then in zip(seen[1:], last[1:], strict=True)
             )
-            # A single record that is not sent after all may have used a number.
-            if requests > numbers or (is_answered and requests - responses != in_flight):
+            if requests != numbers or (is_answered and requests - responses != in_flight):
                 yield (
                     f"node {link.node.id} has {in_flight} more requests in flight and {numbers} "
                     f"numbers, {requests} requests and {responses} responses count"

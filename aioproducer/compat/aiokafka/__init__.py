@@ -49,7 +49,16 @@ What differs on purpose (aiokafka -> here):
 from typing import TYPE_CHECKING, Any
 
 from aioproducer.compat._forwarding import forwarded, version_of
-from aioproducer.compat.aiokafka import abc, errors, helpers, partitioner, structs
+from aioproducer.compat.aiokafka import (
+    _abc,
+    _errors,
+    _structs,
+    abc,
+    errors,
+    helpers,
+    partitioner,
+    structs,
+)
 from aioproducer.compat.aiokafka.producer import AIOKafkaProducer
 
 if TYPE_CHECKING:
@@ -84,7 +93,7 @@ _INTERFACE_VERSION = "0.14.0"
 def __getattr__(name: str) -> Any:
     if name == "__version__":
         return version_of("aiokafka", _INTERFACE_VERSION)
-    for module in (structs, abc, errors):
-        if name in __all__ and hasattr(module, name):
+    for module, own in ((structs, _structs), (abc, _abc), (errors, _errors)):
+        if name in __all__ and hasattr(own, name):
             return getattr(module, name)
     return forwarded(name, __name__, "aiokafka", "aiokafka")

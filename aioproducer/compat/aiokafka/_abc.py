@@ -12,8 +12,6 @@ from typing import Any
 
 from aioproducer.types import TopicPartition
 
-__all__ = ["AbstractTokenProvider", "ConsumerRebalanceListener"]
-
 
 class AbstractTokenProvider(ABC):
     """Source of the token for SASL/OAUTHBEARER."""

@@ -4,7 +4,8 @@ Invariants
 - aiokafka is never imported here. A handler such as `except aiokafka.errors.KafkaError` is only
   possible in a program that has imported it. So its class of the same name is searched when an
   error is raised; the error is then an instance of both classes.
-- Every error pickles as one of this package.
+- Every error pickles as one of this package; where it is read, it is of both classes if aiokafka
+  is imported there.
 """
 
 from __future__ import annotations

@@ -13,16 +13,6 @@ from typing import Any, Generic, NamedTuple, TypeVar
 from aioproducer.compat.aiokafka._errors import KafkaError
 from aioproducer.types import TopicPartition as TopicPartition  # noqa: PLC0414
 
-__all__ = [
-    "BrokerMetadata",
-    "ConsumerRecord",
-    "OffsetAndMetadata",
-    "OffsetAndTimestamp",
-    "PartitionMetadata",
-    "RecordMetadata",
-    "TopicPartition",
-]
-
 KT_co = TypeVar("KT_co", covariant=True)
 VT_co = TypeVar("VT_co", covariant=True)
 AnyTuple = TypeVar("AnyTuple", bound=tuple[object, ...])

@@ -12,8 +12,6 @@ from aioproducer.compat._shared_classes import counterpart
 from aioproducer.types import RecordMetadata as _RecordMetadata
 from aioproducer.types import TopicPartition as TopicPartition  # noqa: PLC0414
 
-__all__ = ["BrokerMetadata", "OffsetAndMetadata", "RecordMetadata", "TopicPartition"]
-
 
 class OffsetAndMetadata(NamedTuple):
     """A position to commit, free text beside it, and the leader's epoch (-1: unknown)."""

@@ -250,11 +250,11 @@ class RecordAccumulator:
         queue = self._queue_of(*batch.topic_partition)
         if self.has_queued or queue.muted or not self.sequencer.may_drain(batch, now, leader_epoch):
             return False
+        self.pin(batch)
         self._enlist(batch, now)
         self.sequencer.on_drained(batch)
         batch.on_attempt(now, leader_epoch)
         queue.muted = self.settings.guarantee_order
-        self.pin(batch)
         return True
 
     def end_gathering(self, batches: Iterable[ProducerBatch]) -> None:
@@ -412,11 +412,10 @@ class RecordAccumulator:
         return first
 
     def acknowledge(self, batch: ProducerBatch, outcome: BatchOutcome) -> None:
-        """Do `complete`, `unpin` and `unmute` in one, for a batch without an outcome."""
-        batch.complete(outcome)
-        self.unpin(batch)
-        self._incomplete.discard(batch)
+        """Do `complete`, `unmute` and `unpin` in one, for a batch without an outcome."""
+        self.complete(batch, outcome)
         self.unmute(batch.topic_partition)
+        self.unpin(batch)
 
     def expired(self, now: float) -> list[ProducerBatch]:
         """Return the batches past their delivery timeout."""

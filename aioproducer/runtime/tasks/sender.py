@@ -34,7 +34,7 @@ from aioproducer.errors import (
     UnsupportedVersionError,
 )
 from aioproducer.net.client import NetworkClient, PreparedRequest
-from aioproducer.net.connection import InFlightRequest, outcome_of
+from aioproducer.net.connection import Connection, InFlightRequest, outcome_of
 from aioproducer.net.versions import BrokerVersions
 from aioproducer.records import single_record_request
 from aioproducer.records.layout import MAGIC
@@ -498,15 +498,12 @@ class SenderTask(TurnTask):
         ):
             return False
         connection = route.link.ready_connection(now)
-        if connection is None:
-            return False
-        correlation_id = connection.next_correlation_id()  # one that is not used does no harm
-        if not accumulator.try_hand_out(batch, now, route.leader_epoch):
+        if connection is None or not accumulator.try_hand_out(batch, now, route.leader_epoch):
             return False
         batch.topic_id = route.topic_id
         self._activity.on_acted()
         try:
-            request = self._direct_request(route, correlation_id, batch, builder, now)
+            request = self._direct_request(route, connection, batch, builder, now)
             batch.on_wire = True
             connection.begin(request)
         except Exception as error:
@@ -550,12 +547,12 @@ class SenderTask(TurnTask):
     def _direct_request(
         self,
         route: Route,
-        correlation_id: int,
+        connection: Connection,
         batch: ProducerBatch,
         builder: BatchBuilder,
         now: float,
     ) -> InFlightRequest:
-        template = route.template
+        template, correlation_id = route.template, connection.next_correlation_id()
         expected = template.acknowledgement(correlation_id)
         frame: Sequence[Buffer]
         if builder.size <= _COPIED_BYTES:

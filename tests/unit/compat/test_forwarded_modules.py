@@ -12,6 +12,8 @@ import pytest
 
 import aioproducer.compat.aiokafka
 
+# Clients may warn when they are imported first.
+pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
 CLIENTS = {"aiokafka": "aiokafka", "confluent": "confluent_kafka", "kafka": "kafka"}
 
 FORWARDED = [
@@ -52,7 +54,6 @@ def run(program: str) -> str:
     return done.stdout
 
 
-@pytest.mark.filterwarnings("ignore::DeprecationWarning")
 @pytest.mark.parametrize("module", FORWARDED)
 def test_module_that_is_not_here_is_that_of_the_client(module: str) -> None:
     name, _, rest = module.partition(".")
@@ -129,6 +130,18 @@ except ModuleNotFoundError as error:
     assert "which is not installed; install " in text
 
 
+@pytest.mark.parametrize("name", CLIENTS)
+def test_without_the_client_every_public_name_is_here(name: str) -> None:
+    program = f"""
+import sys
+sys.modules[{CLIENTS[name]!r}] = None
+import aioproducer.compat.{name} as ours
+from aioproducer.compat.{name} import *
+print(*(set(ours.__all__) - set(dir())), "none is left out")
+"""
+    assert run(program).strip() == "none is left out"
+
+
 @pytest.mark.parametrize(
     ("name", "package", "module"),
     [
@@ -203,7 +216,8 @@ def test_class_that_a_consumer_checks_for_or_raises_is_that_of_the_installed_cli
 def test_without_the_client_there_is_a_class_of_the_drop_in(
     monkeypatch: pytest.MonkeyPatch, name: str, module: str, each: str
 ) -> None:
-    for loaded in [loaded for loaded in sys.modules if f"{loaded}.".startswith(f"{name}.")]:
+    loaded_modules = [loaded for loaded in sys.modules if loaded.startswith(f"{name}.")]
+    for loaded in (name, *loaded_modules):
         monkeypatch.setitem(sys.modules, loaded, None)
     ours = getattr(import_module(f"aioproducer.compat.{name}"), module)
     assert getattr(ours, each).__module__.startswith("aioproducer.")
