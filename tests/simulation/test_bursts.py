@@ -22,6 +22,7 @@ def _bursts(ledger: Ledger, **producer: Any) -> Any:
         batch_size=1,
         max_request_size=1,
         max_in_flight_requests_per_connection=1,
+        request_timeout_ms=30_000,
     )
     topic = SimpleNamespace(config=SimpleNamespace(max_message_bytes=5000))
     world: Any = SimpleNamespace(
