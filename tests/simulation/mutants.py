@@ -670,7 +670,8 @@ MUTANTS = (
     Mutant(
         "choose by weights of partitions that a topic created anew does not have",
         "core/batching/partitioners.py",
-        "            if chosen < len(topic.partitions):\n                return chosen\n",
+        "            if topic.available[at : at + 1] == (chosen,):\n"
+        "                return chosen\n",
         "            return chosen\n",
         pure=True,
     ),
@@ -1966,10 +1967,10 @@ TRANSACTIONAL_MUTANTS += tuple(
             "ask only the brokers that are known for open transactions",
             "runtime/tasks/coordinator_client.py",
             "            self._learn(await self._ask(coordinator_queries.brokers()))\n"
-            "            return [",
+            "            return await",
             "            if not self._nodes:\n"
             "                self._learn(await self._ask(coordinator_queries.brokers()))\n"
-            "            return [",
+            "            return await",
         ),
         (
             "abort transactions whose end is decided",

@@ -11,7 +11,7 @@ KAFKA-14553); a choice is always a partition that the topic currently has.
 
 from __future__ import annotations
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Mapping, Sequence
 from itertools import accumulate
 from math import inf
@@ -164,7 +164,9 @@ class BuiltInPartitioner:
         if weights:
             drawn = self._rng.randrange(weights[-1])
             chosen = self._weighted_ids[bisect_right(weights, drawn)]
-            if chosen < len(topic.partitions):
+            # The weights may be from before the last metadata.
+            at = bisect_left(topic.available, chosen)
+            if topic.available[at : at + 1] == (chosen,):
                 return chosen
         return uniform_partition(topic, self._rng, self.rack_preference.partitions_of(topic))
 

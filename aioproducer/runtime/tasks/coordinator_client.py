@@ -154,7 +154,7 @@ class CoordinatorClient:
 
         async def of_all() -> list[_T]:
             self._learn(await self._ask(coordinator_queries.brokers()))
-            return [await self._exchange(node_id, query) for node_id in sorted(self._nodes)]
+            return await together(*(self._exchange(each, query) for each in sorted(self._nodes)))
 
         return await self._repeated(of_all)
 

@@ -230,6 +230,12 @@ def test_the_one_partition_that_is_not_taken_out_is_always_chosen():
     assert chosen == {2}
 
 
+def test_a_partition_that_lost_its_leader_after_the_weights_is_not_chosen():
+    partitioner = sticky(1)
+    partitioner.update_load([9, 0], [0, 1], 2)
+    assert {partitioner.move_on(topic(0, -1)) for _ in range(20)} == {0}
+
+
 def test_without_adaptive_partitioning_queues_do_not_count():
     partitioner = sticky(1, adaptive=False)
     partitioner.update_load([0, 3, 1], [0, 1, 2], 3)

@@ -114,6 +114,19 @@ def test_the_first_question_to_every_broker_is_answered_by_each() -> None:
     play(act, brokers=3)
 
 
+def test_all_brokers_are_asked_at_the_same_time() -> None:
+    async def act(stage: Stage) -> None:
+        client = client_on(stage)
+        for node_id in (1, 2, 3):
+            stage.faults.delay(2000, ApiKey.LIST_TRANSACTIONS, node_id=node_id)
+        began = stage.loop.time()
+        await client.ask_each(coordinator_queries.list_open("tx", None))
+        assert stage.loop.time() - began < 4
+        await client.close()
+
+    play(act, brokers=3)
+
+
 def test_a_coordinator_found_in_advance_is_asked_without_another_search() -> None:
     async def act(stage: Stage) -> None:
         client = client_on(stage)
