@@ -85,6 +85,8 @@ class BrokerLink:
         self.last_attempt_at: float = -_INFINITY
         self.throttled_until: float = -_INFINITY
         self.versions: BrokerVersions | None = None
+        self.last_versions: BrokerVersions | None = None
+        """The versions of the last connection, also after its end."""
         self._around = around
         settings = around.settings
         self._setup_timeout = ExponentialBackoff(
@@ -543,7 +545,7 @@ class BrokerLink:
 
     def _setup_succeeded(self, session: Session) -> None:
         self._end_dial()
-        self.versions = session.versions
+        self.versions = self.last_versions = session.versions
         self._state = NodeState.READY
         self.ready_since = now = self._around.loop_time()
         self._renew_at = _INFINITY

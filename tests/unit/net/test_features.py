@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 from support import hostile
 from support.hostile import SANE_RANGES, Peer, versions_response
 
+from aioproducer.net.context import NodeState
 from aioproducer.wire.api_keys import ApiKey
 from aioproducer.wire.messages.api_versions import ApiVersion, FinalizedFeatureKey
 from net.harness import harness
@@ -40,6 +43,16 @@ async def test_without_a_connection_nothing_is_known() -> None:
     async with harness(MemoryDialer({"broker": at_level(2, 1)})) as it:
         assert it.client.transaction_version() is None
         await it.connect()
+        assert it.client.transaction_version() == 2
+
+
+@virtual_time
+async def test_a_version_is_known_after_an_idle_connection_was_closed() -> None:
+    dialer = MemoryDialer({"broker": at_level(2, 1)})
+    async with harness(dialer, connections_max_idle_s=60.0) as it:
+        await it.connect()
+        await asyncio.sleep(61)
+        assert it.client.state(1) is NodeState.DISCONNECTED
         assert it.client.transaction_version() == 2
 
 
