@@ -133,10 +133,9 @@ class CoordinatorClient:
         wanted = list(names)
 
         async def of_all() -> dict[str, _T]:
-            await self._find(kind, wanted)
             by_node: dict[int, list[str]] = {}
-            for name in wanted:
-                by_node.setdefault(self._coordinators[CoordinatorKey(kind, name)], []).append(name)
+            for name, node_id in (await self._find(kind, wanted)).items():
+                by_node.setdefault(node_id, []).append(name)
             try:
                 answers: list[dict[str, _T]] = await together(
                     *(self._exchange(node, query(some)) for node, some in by_node.items())
@@ -243,13 +242,17 @@ class CoordinatorClient:
             self._coordinators.pop(key, None)
             raise
 
-    async def _find(self, kind: CoordinatorKind, names: Iterable[str]) -> None:
-        unknown = [each for each in names if CoordinatorKey(kind, each) not in self._coordinators]
-        if not unknown:
-            return
-        found = await self._ask(coordinator_queries.find_coordinators(kind, unknown))
-        self._learn(self._nodes | {node.id: node for node in found.values()})
-        self._coordinators |= {CoordinatorKey(kind, name): found[name].id for name in unknown}
+    async def _find(self, kind: CoordinatorKind, names: Sequence[str]) -> dict[str, int]:
+        """Return the coordinators by name; another call may drop one during the search."""
+        known, keys = self._coordinators, {name: CoordinatorKey(kind, name) for name in names}
+        nodes = {name: known[key] for name, key in keys.items() if key in known}
+        unknown = [name for name in keys if name not in nodes]
+        if unknown:
+            found = await self._ask(coordinator_queries.find_coordinators(kind, unknown))
+            self._learn(self._nodes | {node.id: node for node in found.values()})
+            nodes |= {name: found[name].id for name in unknown}
+            self._coordinators |= {keys[name]: nodes[name] for name in unknown}
+        return nodes
 
     async def _coordinator(self, key: CoordinatorKey) -> int:
         if key not in self._coordinators:

@@ -156,6 +156,21 @@ def test_coordinators_that_have_moved_are_searched_anew() -> None:
     play(act, brokers=3)
 
 
+def test_a_coordinator_that_is_dropped_during_the_search_of_another_is_asked() -> None:
+    async def act(stage: Stage) -> None:
+        client = client_on(stage)
+        kind, query = CoordinatorKind.TRANSACTION, coordinator_queries.describe_each
+        await client.find_coordinators(kind, ["x"])
+        stage.faults.add(Fault(ConnectionFault(delay_ms=500), ApiKey.FIND_COORDINATOR))
+        asking = asyncio.create_task(client.ask_coordinators(kind, ["x", "y"], query))
+        await asyncio.sleep(0.2)
+        client.drop_coordinators()
+        assert await asking == {}
+        await client.close()
+
+    play(act, brokers=3)
+
+
 def test_coordinators_are_remembered_until_they_are_dropped() -> None:
     async def act(stage: Stage) -> None:
         client = client_on(stage)
