@@ -82,6 +82,7 @@ class CoordinatorClient:
         self._rng = rng or random.Random()
         self._backoff = settings.retry_backoff(config)
         self._changed = asyncio.Event()
+        self._is_closed = False
         self._nodes: dict[int, Node] = {}
         self._coordinators: dict[CoordinatorKey, int] = {}
         self._client = NetworkClient(
@@ -102,7 +103,9 @@ class CoordinatorClient:
             )
 
     async def close(self) -> None:
-        """Close all connections."""
+        """Close all connections; calls that wait fail."""
+        self._is_closed = True
+        self._changed.set()
         await self._client.close(0)
 
     async def ask(self, query: CoordinatorQuery[_T]) -> _T:
@@ -212,7 +215,7 @@ class CoordinatorClient:
                     try:
                         return await attempt()
                     except KafkaError as error:
-                        if not error.retriable:
+                        if not error.retriable or self._is_closed:
                             raise
                         last = error
                     await asyncio.sleep(self._backoff.delay(failures, self._rng))
@@ -298,7 +301,7 @@ class CoordinatorClient:
         """
         client = self._client
         before = client.failures()
-        while True:
+        while not self._is_closed:
             now = self._loop.time()
             node_id = client.least_loaded_node(now)
             if node_id is not None and client.can_ask(node_id, now):
@@ -311,13 +314,14 @@ class CoordinatorClient:
             if node_id is not None:
                 client.maybe_connect(node_id, now)
             await self._event(min(client.next_chance_at(now) - now, _RECHECK_S))
+        raise NodeDisconnectedError("the client was closed")
 
     async def _ready(self, node_id: int) -> None:
         client = self._client
         while not client.can_ask(node_id, now := self._loop.time()):
             if node_id >= 0 and node_id not in self._nodes:
                 raise NodeDisconnectedError("the broker has left the cluster", node_id=node_id)
-            if client.state(node_id) is NodeState.CLOSED:
+            if self._is_closed:
                 raise NodeDisconnectedError("the client was closed", node_id=node_id)
             client.maybe_connect(node_id, now)
             failure = client.connection_failures(node_id)

@@ -248,6 +248,22 @@ def test_a_request_that_waits_for_its_broker_fails_when_the_client_is_closed() -
     play(act, brokers=2)
 
 
+@pytest.mark.parametrize("is_connected", [True, False])
+def test_a_question_is_not_repeated_after_the_client_was_closed(is_connected: bool) -> None:
+    async def act(stage: Stage) -> None:
+        client = client_on(stage)
+        stage.faults.swallow(ApiKey.FIND_COORDINATOR, times=None)
+        waiting = asyncio.create_task(client.ask(committed()))
+        await asyncio.sleep(0.5 if is_connected else 0)
+        began = stage.loop.time()
+        await client.close()
+        with pytest.raises(NodeDisconnectedError, match="the client was closed"):
+            await waiting
+        assert stage.loop.time() - began < 3
+
+    play(act, max_block_ms=60_000)
+
+
 def test_a_timeout_has_the_last_failure_and_its_advice_if_there_is_one() -> None:
     repeat = "it may have had its effect; it is safe to repeat"
 
