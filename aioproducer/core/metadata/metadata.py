@@ -113,8 +113,10 @@ class Metadata:
         self._new: dict[str, None] = {}  # pending topics that were in no request yet
         self._fetch: MetadataFetch | None = None
         self._wanted = True
-        self.refreshed_at: float = -inf
+        self.answered_at: float = -inf
         """Loop time of the last full response."""
+        self.refreshed_at: float = -inf
+        """The same, but -inf after `invalidate`."""
         self._allowed_at = -inf
         self._failures = 0
         self._last_failure: KafkaError | None = None
@@ -275,6 +277,7 @@ class Metadata:
         self.last_answer_is_full = fetch is None or not fetch.partial
         if self.last_answer_is_full:
             self.refreshed_at = now
+            self.answered_at = now
         changes = self._update_topics(response.topics, nodes, reliable_epochs=reliable_epochs)
         if self.last_answer_is_full:
             changes |= {name: None for name in cluster.topics if name not in self._topics}

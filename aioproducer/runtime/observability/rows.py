@@ -306,7 +306,7 @@ PRODUCER_ROWS = (
     ),
     _row(
         "metadata-age",
-        lambda v: v.now - v.engine.metadata.refreshed_at,
+        lambda v: v.now - v.engine.metadata.answered_at,
         "Seconds since the metadata were refreshed",
     ),
     _row("metadata-version", lambda v: v.engine.metadata.version, "Version of the metadata"),

@@ -23,6 +23,15 @@ def test_the_age_of_the_metadata_counts_from_the_last_full_response() -> None:
     play(act)
 
 
+def test_metadata_have_an_age_although_each_request_makes_them_outdated() -> None:
+    async def act(stage: Stage) -> None:
+        async with stage.producer as producer:
+            await producer.send_and_wait("t", b"v")
+            assert 0 <= producer.metrics()["metadata_age"] < 1
+
+    play(act, metadata_max_age_ms=0)
+
+
 def test_rates_are_what_was_added_per_second() -> None:
     async def act(stage: Stage) -> None:
         producer = stage.producer
