@@ -134,7 +134,7 @@ class BulkRun:
         self._caught_up: asyncio.Future[None] | None = None
         self._stalls = False
         self._all_done: asyncio.Future[None] | None = None
-        self._gathering = None if config.linger_ms else Gathering(engine)
+        self._gathering = None if engine.accumulator.settings.linger else Gathering(engine)
 
     async def complete(self, feeding: Awaitable[None]) -> SendManyResult:
         """Wait for `feeding`, then for all outcomes.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import AsyncIterator
+from typing import Any
 
 import pytest
 from support.stage import Stage, play
@@ -12,7 +13,8 @@ from support.stage import Stage, play
 from aioproducer.testing.world.loop import VirtualLoop
 
 
-def test_items_are_sent_each_time_their_source_waits() -> None:
+@pytest.mark.parametrize("options", [{"linger_ms": 0}, {"producer_type": "sync"}])
+def test_items_are_sent_each_time_their_source_waits(options: dict[str, Any]) -> None:
     async def act(stage: Stage) -> None:
         seen: list[int] = []
 
@@ -30,7 +32,7 @@ def test_items_are_sent_each_time_their_source_waits() -> None:
         assert [batch.count for batch in stage.batches("t")] == [3] * 4
         await stage.producer.close()
 
-    play(act, linger_ms=0)
+    play(act, **options)
 
 
 def test_items_whose_source_never_waits_share_a_batch_although_the_call_yields() -> None:
