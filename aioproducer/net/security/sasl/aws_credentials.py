@@ -1,16 +1,19 @@
 """AWS credentials from `botocore`'s chain (environment, profiles, roles), and the profile's region.
 
-The chain may send requests, so it runs in a thread; botocore renews the credentials.
+The chain may send requests and wait for a server that does not answer, so it runs in threads of its
+own; botocore renews the credentials.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-from aioproducer._util.threads import in_thread
+from aioproducer._util.threads import OwnThreads
 from aioproducer.errors import AuthenticationError, ConfigError
 from aioproducer.net.security.sasl import CredentialsSource
 from aioproducer.types import SaslCredentials
+
+_MOST_CALLS = 8
 
 
 def default_chain(profile: str | None = None) -> CredentialsSource:
@@ -22,14 +25,14 @@ def default_chain(profile: str | None = None) -> CredentialsSource:
             "AWS_MSK_IAM needs sasl_credentials, or the package botocore to find AWS credentials",
             advice='pip install "aioproducer[msk]"',
         ) from None
-    session = Session(profile=profile)
+    session, threads = Session(profile=profile), OwnThreads(_MOST_CALLS)
 
     def find() -> Any:
         credentials = session.get_credentials()
         return None if credentials is None else credentials.get_frozen_credentials()
 
     async def give() -> SaslCredentials:
-        found = await in_thread(find)
+        found = await threads.run(find)
         if found is None:
             raise AuthenticationError(
                 "no AWS credentials were found",

@@ -2,8 +2,8 @@
 
 The last step of the exchange selects no security layer. The library renews tickets from a keytab.
 
-Invariants: every call of the library runs in a thread, since it may send requests; the library is
-imported when a mechanism is created.
+Invariants: every call of the library runs in a thread of its own, since it may send requests and
+wait for a KDC that does not answer; the library is imported when a mechanism is created.
 """
 
 from __future__ import annotations
@@ -15,12 +15,13 @@ from pathlib import Path
 from typing import Any
 
 from aioproducer._util.paths import version_of
-from aioproducer._util.threads import in_thread
+from aioproducer._util.threads import OwnThreads
 from aioproducer.errors import AuthenticationError, ConfigError, KafkaConnectionError
 from aioproducer.net.security.sasl import UnansweredToken
 
 _NO_LAYER = 1
 _MOST_STEPS = 10
+_MOST_CALLS = 8
 _PASSING = frozenset(
     code & 0xFFFF_FFFF for code in (-1765328228, -1765328230, -1765328363, -1765328351, -1765328350)
 )
@@ -48,18 +49,19 @@ class Gssapi:
     def __init__(self, settings: KerberosSettings) -> None:
         self._settings = settings
         self._gssapi = _library()
+        self._threads = OwnThreads(_MOST_CALLS)
 
     async def exchange(self, host: str) -> AsyncGenerator[bytes, bytes]:
         """Exchange Kerberos tokens, then select no security layer."""
-        gssapi = self._gssapi
+        gssapi, threads = self._gssapi, self._threads
         try:
-            context = await in_thread(self._context, host)
-            token = await in_thread(context.step)
+            context = await threads.run(self._context, host)
+            token = await threads.run(context.step)
             for _ in range(_MOST_STEPS):
                 if context.complete:
                     break
                 challenge = yield token or b""
-                token = await in_thread(context.step, challenge)
+                token = await threads.run(context.step, challenge)
             offer = yield token or b""
             # The broker offers layers and a size; Kafka's own protection is TLS.
             offered = context.unwrap(offer).message

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import enum
 import sys
+import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
@@ -187,6 +190,22 @@ async def test_an_exchange_without_end_is_given_up(library: Library) -> None:
     error = await refused(*[b"challenge"] * 10, b"offer")
     assert isinstance(error, AuthenticationError)
     assert len(library.received) == 11
+
+
+def test_a_loop_that_ends_does_not_wait_for_a_key_server(
+    library: Library, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answered = threading.Event()
+    monkeypatch.setattr(library, "step", lambda: answered.wait(10))
+
+    async def give_up() -> None:
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(login(), 0.01)
+
+    began = time.monotonic()
+    asyncio.run(give_up())
+    answered.set()
+    assert time.monotonic() - began < 5
 
 
 @pytest.mark.parametrize(

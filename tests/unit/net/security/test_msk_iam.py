@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import datetime
 import json
 import sys
+import threading
+import time
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -168,3 +171,29 @@ async def test_credentials_that_are_not_found_are_an_authentication_error(
     with pytest.raises(AuthenticationError, match="no AWS credentials were found"):
         await default_chain("dev")()
     assert profiles == ["dev"]
+
+
+def test_a_loop_that_ends_does_not_wait_for_a_server_of_credentials(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    answered = threading.Event()
+
+    class Session:
+        def __init__(self, profile: str | None) -> None:
+            pass
+
+        def get_credentials(self) -> None:
+            answered.wait(10)
+
+    library: Any = ModuleType("botocore.session")
+    library.Session = Session
+    monkeypatch.setitem(sys.modules, "botocore.session", library)
+
+    async def give_up() -> None:
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(default_chain()(), 0.01)
+
+    began = time.monotonic()
+    asyncio.run(give_up())
+    answered.set()
+    assert time.monotonic() - began < 5
