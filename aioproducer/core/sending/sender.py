@@ -299,6 +299,9 @@ class Sender:
         self._preparing.discard(node_id)
         for batch in batches:
             batch.attempts -= 1
+            batch.on_wire = False
+        self._expire(now)  # as in `on_failure`
+        for batch in batches:
             self._retry_or_fail(batch, error, node_id, now)
         self._let_go(batches)
 

@@ -424,6 +424,18 @@ def test_a_request_that_never_left_costs_no_retry() -> None:
     assert again.batches == [batch]
 
 
+def test_a_batch_that_expired_before_its_request_left_fails_by_its_delivery_timeout() -> None:
+    core = Core(delivery_timeout=5.0)
+    batch = core.append()
+    core.sender.poll(core.now, core.nodes)
+    core.sender.on_dispatching([batch])
+    core.now += 5
+    core.sender.on_not_dispatched(1, [batch], NodeDisconnectedError("not connected"), core.now)
+    error = error_of(batch)
+    assert isinstance(error, DeliveryTimeoutError)
+    assert error.persistence is Persistence.NOT_PERSISTED
+
+
 def test_a_partition_missing_from_the_answer_is_retried() -> None:
     core = Core(leaders=(1, 1))
     kept, missing = core.append(0), core.append(1)
