@@ -11,6 +11,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from datetime import date, datetime, time
 from decimal import Decimal
 from enum import Enum
+from numbers import Integral
 from typing import Any, Final, Self
 from uuid import UUID
 
@@ -485,8 +486,8 @@ def _distance(branch: _Branch, kind: type) -> int:
 _TYPES: Final[dict[str, tuple[type, ...]]] = {
     "null": (type(None),),
     "boolean": (bool,),
-    "int": (int,),
-    "long": (int,),
+    "int": (Integral,),  # numpy's integers, too
+    "long": (Integral,),
     "double": (float,),
     "bytes": BYTES,
     "string": (str,),

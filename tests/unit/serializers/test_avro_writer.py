@@ -15,6 +15,7 @@ from uuid import UUID
 import attrs
 import fastavro
 import msgspec
+import numpy
 import pandas
 import pydantic
 import pytest
@@ -416,6 +417,9 @@ def test_values_go_to_the_branch_of_their_type() -> None:
     assert encoded(["int", "boolean"], True) == b"\x02\x01"
     decimal = {"type": "bytes", "logicalType": "decimal", "precision": 4}
     assert encoded(["string", "double", decimal], Decimal(1)) == b"\x04\x02\x01"
+    assert encoded(["double", "long"], numpy.int64(2**53 + 1)) == encoded(
+        ["double", "long"], 2**53 + 1
+    )
     assert encoded(["null", {"type": "array", "items": "string"}], ("a", "b"))[:1] == b"\x02"
     assert encoded([{"type": "int", "logicalType": "date"}, "string"], "2026-01-01")[:1] == b"\x02"
 
