@@ -104,8 +104,12 @@ class SendSpan:
 
     def carried_by(self, items: Any) -> Any:
         """Return the items of `send_many` with the context, read as lazily as before."""
+        # Imported here, see above.
+        from aioproducer.runtime.bulk.send_many import check_items
+
         if not self.added:
             return items
+        check_items(items)  # `send_many` could not see what a generator reads
         if is_asynchronous(items):
             return self._each_async(items)
         return self._each(items) if isinstance(items, Iterable) else items

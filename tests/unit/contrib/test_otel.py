@@ -397,6 +397,18 @@ async def test_what_fails_ends_its_span_with_the_error(
     ]
 
 
+async def test_what_is_no_items_for_send_many_is_refused_with_spans_too(
+    traces: Traces, cluster: EmbeddedCluster
+) -> None:
+    config = {"bootstrap_servers": cluster.bootstrap_servers, "value_serializer": str.encode}
+    async with Producer(**config) as producer:
+        for items in ("text", table().to_pandas()):
+            with pytest.raises(TypeError, match="send_many takes an iterable of items"):
+                await producer.send_many("t", items)
+    assert [span.status.status_code for span in await traces.wait_for(2)] == [StatusCode.ERROR] * 2
+    assert await records_of(cluster) == []
+
+
 async def test_a_record_whose_await_is_cancelled_ends_its_span_with_its_outcome(
     traces: Traces, cluster: EmbeddedCluster
 ) -> None:
