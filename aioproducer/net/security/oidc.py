@@ -2,7 +2,7 @@
 
     2xx with access_token         the token
     408, 429, 5xx, no connection  retry after a backoff, or after `Retry-After`, for `retry_s`; then
-                                  a connection error
+                                  a connection error, and no request until `Retry-After` is over
     anything else                 `AuthenticationError`, at once
 
 Invariants: every wait is bounded; errors contain the endpoint's `error` and `error_description`,
@@ -53,6 +53,8 @@ _ADVICE = "check the sasl_oauthbearer_* options against the token endpoint"
 _LONGEST_TEXT = 200
 _BUSY = (408, 429)
 _LONGEST_ANSWER = 1024 * 1024
+_LONGEST_PAUSE_S = 60.0
+"""Of `Retry-After`, between calls: an endpoint may ask for days by mistake."""
 
 Assertions = Callable[[], Awaitable[str]]
 
@@ -100,6 +102,8 @@ class TokenEndpoint:
         self._assertions = assertions
         self._sent: tuple[str | None, ...] = (settings.client_secret,)
         self._rng = rng
+        self._free_at = 0.0
+        """The time of the monotonic clock before which the endpoint wants no request."""
 
     @hides_arguments
     async def fetch(self) -> OAuthToken:
@@ -111,6 +115,12 @@ class TokenEndpoint:
         timeout = httpx.Timeout(settings.read_timeout_s, connect=settings.connect_timeout_s)
         deadline = time.monotonic() + settings.retry_s
         attempt = 0
+        pause = self._free_at - time.monotonic()
+        if pause >= settings.retry_s:
+            raise KafkaConnectionError(
+                f"no token: the token endpoint is busy and wants no request for {pause:.0f} s"
+            )
+        await asyncio.sleep(max(0.0, pause))
         # The certificates of authorities are read in a thread; not needed without TLS.
         secure = settings.url.lower().startswith("https:")
         verify = await in_thread(_tls_context, settings.ca_location) if secure else False
@@ -121,6 +131,7 @@ class TokenEndpoint:
                 except (httpx.TransportError, TimeoutError, _UnableError) as error:
                     asked_for = error.wait_s if isinstance(error, _UnableError) else 0.0
                     delay = max(backoff.delay(attempt, self._rng), asked_for)
+                    self._free_at = time.monotonic() + min(asked_for, _LONGEST_PAUSE_S)
                     attempt += 1
                     if time.monotonic() + delay >= deadline:
                         raise KafkaConnectionError(

@@ -670,6 +670,16 @@ async def test_a_time_that_a_busy_endpoint_asks_for_is_waited_for() -> None:
             await asking(url, retry_backoff_s=0.001).fetch()
 
 
+async def test_a_busy_endpoint_gets_no_request_from_later_calls_either() -> None:
+    busy = b"HTTP/1.1 429 -\r\nRetry-After: 9999999\r\nContent-Length: 0\r\n\r\n"
+    async with hostile(busy) as url:
+        endpoint = asking(url)
+        with pytest.raises(KafkaConnectionError, match="HTTP 429"):
+            await endpoint.fetch()
+        with pytest.raises(KafkaConnectionError, match=r"busy and wants no request for (59|60) s"):
+            await endpoint.fetch()
+
+
 async def test_the_target_of_a_redirect_is_named_without_its_login() -> None:
     to = "https://user:login-of-1@elsewhere/token"
     moved = f"HTTP/1.1 302 -\r\nLocation: {to}\r\nContent-Length: 0\r\n\r\n".encode()
