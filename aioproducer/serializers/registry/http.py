@@ -3,7 +3,7 @@
 Invariants
 - A request ends within `request_timeout` each try, and after `retries` more tries; more addresses
   than that are each tried once. A `Retry-After` of up to `request_timeout` is waited for; a longer
-  one ends the tries.
+  one ends the tries. No request is sent before that of all addresses is over.
 - No more of an answer is read than `_LARGEST_ANSWER`; no redirect is followed.
 - Credentials are in no error, repr or log; those in an address are removed from it.
 - Nothing is taken from the environment, such as proxies.
@@ -55,6 +55,8 @@ Login = tuple[str, str]
 
 _LARGEST_ANSWER: Final = 2 << 20
 """Decoded, JSON may take thirty times as much; registries keep a schema in a record of 1 MB."""
+_LONGEST_PAUSE: Final = 60.0
+"""Seconds of `Retry-After` for later requests: a registry may ask for days by mistake."""
 _HEADER_NAME: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,200}")
 _SECRET_HEADER: Final = re.compile("(?i)auth|key|token|secret|cookie")
 _HEADER_VALUE: Final = re.compile(r"[\x21-\x7e](?:[\x20-\x7e\t]*[\x21-\x7e])?")
@@ -141,6 +143,8 @@ class RegistryConnection:
         """Whether a new client has its own connections; those of a given transport stay."""
         self._rng = rng
         self._first = 0
+        self._free_at = 0.0
+        """The loop time before which all addresses want no request."""
         self._warn_of_exposure()
         self._client: httpx.AsyncClient | None = None
         self._own_context: ssl.SSLContext | None = None
@@ -166,6 +170,7 @@ class RegistryConnection:
     def drop_client(self) -> None:
         """Drop the connections of a loop that has ended, without closing them properly."""
         self._client = None
+        self._free_at = 0.0  # another loop may have another clock
 
     @hides_arguments
     async def request(
@@ -173,6 +178,7 @@ class RegistryConnection:
     ) -> Any:
         """Return one request's answer, decoded; errors say what is asked, `what`."""
         settings = self._settings
+        await self._wait_until_free(what)
         retries = max(settings.retries, len(settings.urls) - 1)  # each address is tried
         attempt, first = 0, self._first  # which other requests may change
         limits: list[float] = []
@@ -197,10 +203,25 @@ class RegistryConnection:
                 limits.append(bounded_http.retry_after(headers))
             attempt += 1
             if limits and attempt % len(settings.urls) == 0:  # no other address is left to try
-                wait, limits = min(limits), []
+                wait = min(limits)
+                if len(limits) == len(settings.urls):
+                    self._free_at = _now() + min(wait, _LONGEST_PAUSE)
+                limits = []
             if attempt > retries or wait > settings.request_timeout:
                 raise failure
             await asyncio.sleep(max(wait, settings.backoff.delay(attempt - 1, self._rng)))
+
+    async def _wait_until_free(self, what: str) -> None:
+        """Wait for the `Retry-After` of earlier requests; raise if it is too long."""
+        pause = self._free_at - _now()
+        if pause > self._settings.request_timeout:
+            failure = SchemaRegistryError(
+                f"{what}: the schema registry is busy and wants no request for {pause:.0f} s"
+            )
+            failure.retriable = True
+            raise failure
+        if pause > 0:
+            await asyncio.sleep(pause)
 
     def _failure(
         self, what: str, url: str, error: Exception, sent: Sequence[str]
@@ -296,6 +317,10 @@ class RegistryConnection:
             pair = ":".join(login).encode()
             headers["Authorization"] = f"Basic {base64.b64encode(pair).decode('ascii')}"
         return headers
+
+
+def _now() -> float:
+    return asyncio.get_running_loop().time()
 
 
 def _authorities() -> object:

@@ -211,6 +211,26 @@ def test_a_retry_after_beyond_the_time_limit_ends_the_tries() -> None:
     assert tries_against_retry_after("http://one", "11") == [0]
 
 
+@pytest.mark.parametrize(("seconds", "later"), [("11", 11), ("99999", 60)])
+def test_other_requests_wait_for_the_retry_after_too(seconds: str, later: float) -> None:
+    times: list[float] = []
+
+    def handle(request: httpx.Request) -> httpx.Response:
+        times.append(asyncio.get_running_loop().time())
+        return httpx.Response(429, headers={"Retry-After": seconds})
+
+    async def act(_: VirtualKafka) -> None:
+        async with answering(handle, url="http://one") as registry:
+            for schema_id in range(3):
+                with pytest.raises(SchemaRegistryError) as caught:
+                    await registry.schema(schema_id)
+                assert caught.value.retriable
+                await asyncio.sleep(0.5 if schema_id == 0 else later - 10.5)
+
+    run_virtual(act)
+    assert [round(each - times[0]) for each in times] == [0, later]
+
+
 def test_another_address_is_tried_without_the_retry_after_of_the_first() -> None:
     assert tries_against_retry_after("http://one,http://two,http://three", "7") == [0, 0, 0]
 
