@@ -211,8 +211,8 @@ class TopicMissingError(UnknownTopicOrPartitionError):
     retriable = False
 
 
-async def _leaders(client: WireClient, topic: str) -> dict[int, int]:
-    """Return the leader of each partition; one attempt.
+async def _leaders(client: WireClient, topic: str, only: int | None = None) -> dict[int, int]:
+    """Return the leader of each partition, or of the `only` one; one attempt.
 
     Brokers learn of a new topic one after the other, so it counts as missing only if none has it.
     """
@@ -225,17 +225,30 @@ async def _leaders(client: WireClient, topic: str) -> dict[int, int]:
     else:
         raise TopicMissingError(topic=topic)
     raise_for_code(described.error_code, topic=topic)
-    for partition in described.partitions:
+    partitions = described.partitions
+    if only is not None:
+        partitions = [each for each in partitions if each.partition_index == only]
+        if not partitions:
+            count = len(described.partitions)
+            raise InvalidPartitionError(
+                f"there is no partition {only}: the topic has {count}, from 0 to {count - 1}",
+                topic=topic,
+            )
+    for partition in partitions:
         raise_for_code(partition.error_code, topic=topic)
-    return {each.partition_index: each.leader_id for each in described.partitions}
+    return {each.partition_index: each.leader_id for each in partitions}
 
 
 async def _list_offsets(
-    client: WireClient, topic: str, timestamp: int, isolation_level: IsolationLevel
+    client: WireClient,
+    topic: str,
+    timestamp: int,
+    isolation_level: IsolationLevel,
+    only: int | None = None,
 ) -> dict[int, int]:
     async def attempt() -> dict[int, int]:
         found: dict[int, int] = {}
-        for node_id, indexes in _by_leader(await _leaders(client, topic)).items():
+        for node_id, indexes in _by_leader(await _leaders(client, topic, only)).items():
             request = offsets_request(topic, indexes, timestamp, _ISOLATION_CODES[isolation_level])
             found |= await _offsets_at(client, topic, node_id, request)
         return dict(sorted(found.items()))
@@ -289,6 +302,7 @@ class _Reading:
         isolation_level: IsolationLevel,
         starts: dict[int, int],
         ends: dict[int, int],
+        only: int | None,
     ) -> None:
         self.partitions = sorted(ends)
         self._client = client
@@ -296,6 +310,7 @@ class _Reading:
         self._isolation_level = isolation_level
         self._next = starts
         self._end = ends
+        self._only = only
         self._follows = False
 
     @classmethod
@@ -308,10 +323,11 @@ class _Reading:
         partition: int | None = None,
     ) -> Self:
         # Ends first: records that arrive meanwhile belong to a later reading.
-        ends = await _list_offsets(client, topic, LATEST, isolation_level)
-        starts = await _list_offsets(client, topic, EARLIEST, isolation_level)
+        ends = await _list_offsets(client, topic, LATEST, isolation_level, partition)
+        starts = await _list_offsets(client, topic, EARLIEST, isolation_level, partition)
         if read_from.start is Start.TIME:
-            later = await _list_offsets(client, topic, read_from.number, isolation_level)
+            at_ms = read_from.number
+            later = await _list_offsets(client, topic, at_ms, isolation_level, partition)
             # -1: no record is as young.
             places = {
                 index: later[index] if later.get(index, -1) >= 0 else end
@@ -323,15 +339,7 @@ class _Reading:
         starts = {
             index: min(max(places[index], starts.get(index, 0)), end) for index, end in ends.items()
         }
-        if partition is not None:
-            if partition not in ends:
-                raise InvalidPartitionError(
-                    f"there is no partition {partition}: the topic has {len(ends)}, from 0 to "
-                    f"{len(ends) - 1}",
-                    topic=topic,
-                )
-            starts, ends = {partition: starts[partition]}, {partition: ends[partition]}
-        return cls(client, topic, isolation_level, starts, ends)
+        return cls(client, topic, isolation_level, starts, ends, partition)
 
     def follow(self) -> None:
         """Read without end, also records that arrive later."""
@@ -348,7 +356,9 @@ class _Reading:
                 has new batches, and with every one while following.
         """
         while self._unread():
-            leaders = await self._client.retry(lambda: _leaders(self._client, self._topic))
+            leaders = await self._client.retry(
+                lambda: _leaders(self._client, self._topic, self._only)
+            )
             try:
                 while by_leader := _by_leader(self._led(leaders)):
                     for node_id, indexes in by_leader.items():

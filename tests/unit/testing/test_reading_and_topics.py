@@ -304,6 +304,14 @@ async def test_part_of_a_topic_is_read_from_a_place_on(cluster: EmbeddedCluster)
     assert found == [(2, 17), (2, 18), (2, 19)]
 
 
+async def test_a_partition_is_read_while_others_have_no_leader() -> None:
+    async with EmbeddedCluster(2, topics={"t": TopicSpec(2, 1)}) as cluster:
+        produce(cluster.state, make_batch([b"x"]), partition=0)
+        await cluster.stop_broker(cluster.state.topics["t"].partitions[1].leader)
+        part = stream_part(cluster.bootstrap_servers, "t", partition=0, timeout_s=1)
+        assert [each.value async for _, each in flat(part)] == [b"x"]
+
+
 async def flat(
     part: AsyncIterator[tuple[TopicPartition, list[DecodedRecord]]],
 ) -> AsyncIterator[tuple[TopicPartition, DecodedRecord]]:
