@@ -34,7 +34,11 @@ class Caller:
 
         self._thread = LoopThread("aioproducer driver")
         self._thread.start()
-        self._client: CoordinatorClient = self._thread.call(opened())
+        try:
+            self._client: CoordinatorClient = self._thread.call(opened())
+        except BaseException:
+            self._thread.stop()
+            raise
 
     def call(self, work: Callable[[CoordinatorClient], Coroutine[Any, Any, _T]]) -> _T:
         """Run a coroutine with the client in the thread; return its result."""

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Iterator
 
 import pytest
 from support.spark import EmbeddedKafka, embedded_kafka
 
 from aioproducer.config import ProducerConfig
-from aioproducer.errors import IllegalStateError
+from aioproducer.errors import ConfigError, IllegalStateError
 from aioproducer.runtime.tasks.coordinator_client import CoordinatorClient
 from aioproducer.spark.exactly_once.calls import CallerPool
 from aioproducer.spark.exactly_once.ledger import Ledger
@@ -59,6 +60,18 @@ def test_the_client_of_a_call_that_has_failed_is_not_used_again(
     with pytest.raises(IllegalStateError, match="something is wrong"):
         pool.call(KIND, config(kafka), failing)
     assert pool.call(KIND, config(kafka), itself) is not first
+
+
+def test_a_call_whose_client_cannot_be_made_leaves_no_thread(pool: CallerPool) -> None:
+    wrong = ProducerConfig(
+        bootstrap_servers="localhost:1",
+        security_protocol="SSL",
+        ssl_truststore_location="/nowhere.pem",
+    )
+    before = set(threading.enumerate())
+    with pytest.raises(ConfigError, match="cannot be read"):
+        pool.call(KIND, wrong, itself)
+    assert set(threading.enumerate()) <= before
 
 
 def test_a_ledger_over_a_kept_client_finds_coordinators_anew_and_leaves_it_open(
