@@ -82,7 +82,7 @@ class SendSpan:
 
     def shared(self, headers: Any) -> Any:
         """Return `carried`, unless the record has a context: that is kept, and linked to."""
-        if headers and self._is_linked(headers):
+        if self._is_linked(headers):
             return headers
         return self.carried(headers)
 
@@ -266,7 +266,7 @@ class Tracing:
         """
         if type(headers) is Carried:
             return None, headers
-        created = _created_in(headers) if headers else None
+        created = _created_in(headers)
         if _is_off(config) or (created is not None and (is_drop_in or _is_current(created))):
             try:
                 return None, Carried(headers)
@@ -349,7 +349,7 @@ def _pairs(headers: Any) -> Pairs:
 
 def _created_in(headers: Any) -> trace.SpanContext | None:
     """Return the context that headers carry; None for those that can be read only once."""
-    if not isinstance(headers, list | tuple | Mapping):
+    if not isinstance(headers, list | tuple | Mapping) or not headers:
         return None
     try:
         pairs = _pairs(headers)

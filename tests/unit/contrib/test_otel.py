@@ -8,6 +8,7 @@ import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from typing import Any
 
+import pandas
 import pyarrow as pa
 import pytest
 from opentelemetry import context, propagate, trace
@@ -22,7 +23,12 @@ from aioproducer.compat.confluent import Producer as ConfluentProducer
 from aioproducer.compat.confluent.aio import AIOProducer
 from aioproducer.compat.kafka import KafkaProducer
 from aioproducer.contrib.otel import AioproducerInstrumentor
-from aioproducer.errors import KafkaError, RecordTooLargeError, WouldBlockError
+from aioproducer.errors import (
+    KafkaError,
+    RecordTooLargeError,
+    SerializationError,
+    WouldBlockError,
+)
 from aioproducer.metrics.opentelemetry import TracingInterceptor
 from aioproducer.testing.embedded import EmbeddedCluster
 from aioproducer.testing.reader import read_topic
@@ -407,6 +413,16 @@ async def test_what_is_no_items_for_send_many_is_refused_with_spans_too(
                 await producer.send_many("t", items)
     assert [span.status.status_code for span in await traces.wait_for(2)] == [StatusCode.ERROR] * 2
     assert await records_of(cluster) == []
+
+
+async def test_headers_without_a_truth_value_are_refused_as_without_spans(
+    traces: Traces, cluster: EmbeddedCluster
+) -> None:
+    async with Producer(bootstrap_servers=cluster.bootstrap_servers) as producer:
+        with pytest.raises(SerializationError, match="headers must be pairs"):
+            await producer.send("t", b"1", headers=pandas.NA)
+        result = await producer.send_many("t", [(b"k", b"2", pandas.NA), b"3"])
+    assert (result.delivered, len(result.failed)) == (1, 1)
 
 
 async def test_a_record_whose_await_is_cancelled_ends_its_span_with_its_outcome(
