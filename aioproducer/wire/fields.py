@@ -5,8 +5,8 @@ and their versions:
 
     @struct
     class MetadataResponseBroker(Struct):
-        node_id: int = f(int32, "0+")
-        rack: str | None = f(string, "1+", nullable="1+", default=None, ignorable=True)
+        node_id: int = f("int32", "0+")
+        rack: str | None = f("string", "1+", nullable="1+", default=None, ignorable=True)
 
 Invariants: fields are in wire order; every field has the default Kafka's own schema gives it, so
 every struct can be made from nothing; declarations are immutable.
@@ -59,17 +59,21 @@ class Array:
     element: Primitive | type[Struct]
 
 
-boolean: Primitive = Primitive("bool", False, "?")
-int8: Primitive = Primitive("int8", 0, "b")
-int16: Primitive = Primitive("int16", 0, "h")
-int32: Primitive = Primitive("int32", 0, "i")
-int64: Primitive = Primitive("int64", 0, "q")
 uuid: Primitive = Primitive("uuid", ZERO_UUID, "16s")
 string: Primitive = Primitive("string", "")
-blob: Primitive = Primitive("bytes", b"")
-"""Kafka's `bytes`; decoded into a copy."""
 record_set: Primitive = Primitive("records", None)
 """Record batches; decoded into a view of the received buffer, never copied."""
+_PRIMITIVES = {
+    "bool": Primitive("bool", False, "?"),
+    "int8": Primitive("int8", 0, "b"),
+    "int16": Primitive("int16", 0, "h"),
+    "int32": Primitive("int32", 0, "i"),
+    "int64": Primitive("int64", 0, "q"),
+    "uuid": uuid,
+    "string": string,
+    "bytes": Primitive("bytes", b""),
+    "records": record_set,
+}
 
 
 class Struct:
@@ -105,9 +109,9 @@ _KEY = "wire"
 _IMPLIED = object()
 
 
-def array(element: Primitive | type[Struct]) -> Array:
-    """Return the array type of `element`."""
-    return Array(element)
+def array(element: str | type[Struct]) -> Array:
+    """Return the array type of `element`, a primitive type's name or a struct class."""
+    return Array(_PRIMITIVES[element] if isinstance(element, str) else element)
 
 
 def _default_factory(wire_type: WireType) -> Callable[[], Any]:
@@ -120,7 +124,7 @@ def _default_factory(wire_type: WireType) -> Callable[[], Any]:
 
 
 def f(
-    wire_type: WireType,
+    declared_type: str | Array | type[Struct],
     versions: str,
     *,
     nullable: str = "none",
@@ -131,13 +135,15 @@ def f(
     """Declare a field.
 
     Args:
-        wire_type: `int32`, `string`, `array(...)`, a struct class ...
+        declared_type: Kafka's name of a primitive type (`"int32"`, `"string"` ...), `array(...)` or
+            a struct class.
         versions: the versions that have the field, in Kafka's notation (`"3+"`, `"0-12"`).
         nullable: the versions in which it may be null.
         default: its value when not set; implied by the type unless given.
         tag: the tag, for a field in the tagged section (in all of its versions).
         ignorable: see `Field`.
     """
+    wire_type = _PRIMITIVES[declared_type] if isinstance(declared_type, str) else declared_type
     make_default = _default_factory(wire_type) if default is _IMPLIED else lambda: default
     declared = Field(
         type=wire_type,

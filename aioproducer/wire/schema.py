@@ -11,40 +11,10 @@ from typing import ClassVar, Self
 from aioproducer.errors import ProtocolError, UnsupportedVersionError
 from aioproducer.wire.api_keys import ApiKey
 from aioproducer.wire.compiler import Codec, compile_struct
-from aioproducer.wire.fields import (
-    Struct,
-    array,
-    blob,
-    boolean,
-    f,
-    int8,
-    int16,
-    int32,
-    int64,
-    record_set,
-    string,
-    struct,
-    uuid,
-)
+from aioproducer.wire.fields import Struct, array, f, struct
 from aioproducer.wire.primitives import MALFORMED, UNENCODABLE, Buffer, ElementBudget
 
-__all__ = [
-    "ApiKey",
-    "Message",
-    "Struct",
-    "array",
-    "blob",
-    "boolean",
-    "f",
-    "int8",
-    "int16",
-    "int32",
-    "int64",
-    "record_set",
-    "string",
-    "struct",
-    "uuid",
-]
+__all__ = ["ApiKey", "Message", "Struct", "array", "f", "struct"]
 
 
 class Message(Struct):

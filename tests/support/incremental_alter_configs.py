@@ -5,29 +5,17 @@ What is not named keeps its value, unlike with the older AlterConfigs, which is 
 
 from __future__ import annotations
 
-from aioproducer.wire.schema import (
-    ApiKey,
-    Message,
-    Struct,
-    array,
-    boolean,
-    f,
-    int8,
-    int16,
-    int32,
-    string,
-    struct,
-)
+from aioproducer.wire.schema import ApiKey, Message, Struct, array, f, struct
 
 
 @struct
 class AlterConfigsResourceResponse(Struct):
     """The result of the changes for one resource."""
 
-    error_code: int = f(int16, "0+")
-    error_message: str | None = f(string, "0+", nullable="0+")
-    resource_type: int = f(int8, "0+")
-    resource_name: str = f(string, "0+")
+    error_code: int = f("int16", "0+")
+    error_message: str | None = f("string", "0+", nullable="0+")
+    resource_type: int = f("int8", "0+")
+    resource_name: str = f("string", "0+")
 
 
 @struct
@@ -36,7 +24,7 @@ class IncrementalAlterConfigsResponse(
 ):
     """The results of each resource's changes."""
 
-    throttle_time_ms: int = f(int32, "0+")
+    throttle_time_ms: int = f("int32", "0+")
     responses: list[AlterConfigsResourceResponse] = f(array(AlterConfigsResourceResponse), "0+")
 
 
@@ -44,17 +32,17 @@ class IncrementalAlterConfigsResponse(
 class AlterableConfig(Struct):
     """One change: set (0), delete (1), append (2) or subtract (3)."""
 
-    name: str = f(string, "0+")
-    config_operation: int = f(int8, "0+")
-    value: str | None = f(string, "0+", nullable="0+")
+    name: str = f("string", "0+")
+    config_operation: int = f("int8", "0+")
+    value: str | None = f("string", "0+", nullable="0+")
 
 
 @struct
 class AlterConfigsResource(Struct):
     """The changes for one resource."""
 
-    resource_type: int = f(int8, "0+")
-    resource_name: str = f(string, "0+")
+    resource_type: int = f("int8", "0+")
+    resource_name: str = f("string", "0+")
     configs: list[AlterableConfig] = f(array(AlterableConfig), "0+")
 
 
@@ -63,4 +51,4 @@ class IncrementalAlterConfigsRequest(Message, response=IncrementalAlterConfigsRe
     """The changes for each resource."""
 
     resources: list[AlterConfigsResource] = f(array(AlterConfigsResource), "0+")
-    validate_only: bool = f(boolean, "0+")
+    validate_only: bool = f("bool", "0+")

@@ -8,35 +8,24 @@ from __future__ import annotations
 
 from uuid import UUID
 
-from aioproducer.wire.schema import (
-    ApiKey,
-    Message,
-    Struct,
-    array,
-    f,
-    int16,
-    int32,
-    string,
-    struct,
-    uuid,
-)
+from aioproducer.wire.schema import ApiKey, Message, Struct, array, f, struct
 
 
 @struct
 class DeletableTopicResult(Struct):
     """The result for one topic."""
 
-    name: str | None = f(string, "0+", nullable="6+")
-    topic_id: UUID = f(uuid, "6+", ignorable=True)
-    error_code: int = f(int16, "0+")
-    error_message: str | None = f(string, "5+", nullable="5+", default=None, ignorable=True)
+    name: str | None = f("string", "0+", nullable="6+")
+    topic_id: UUID = f("uuid", "6+", ignorable=True)
+    error_code: int = f("int16", "0+")
+    error_message: str | None = f("string", "5+", nullable="5+", default=None, ignorable=True)
 
 
 @struct
 class DeleteTopicsResponse(Message, api_key=ApiKey.DELETE_TOPICS, versions=(0, 6), flexible_from=4):
     """The result for each topic. From v2 it is sent before the quota delay (KIP-219)."""
 
-    throttle_time_ms: int = f(int32, "1+", ignorable=True)
+    throttle_time_ms: int = f("int32", "1+", ignorable=True)
     responses: list[DeletableTopicResult] = f(array(DeletableTopicResult), "0+")
 
 
@@ -44,8 +33,8 @@ class DeleteTopicsResponse(Message, api_key=ApiKey.DELETE_TOPICS, versions=(0, 6
 class DeleteTopicState(Struct):
     """A topic to delete, by name or, with a null name, by id."""
 
-    name: str | None = f(string, "6+", nullable="6+", default=None)
-    topic_id: UUID = f(uuid, "6+")
+    name: str | None = f("string", "6+", nullable="6+", default=None)
+    topic_id: UUID = f("uuid", "6+")
 
 
 @struct
@@ -53,5 +42,5 @@ class DeleteTopicsRequest(Message, response=DeleteTopicsResponse):
     """The topics to delete: names alone (v0-5), or names or ids (v6+)."""
 
     topics: list[DeleteTopicState] = f(array(DeleteTopicState), "6+")
-    topic_names: list[str] = f(array(string), "0-5", ignorable=True)
-    timeout_ms: int = f(int32, "0+")
+    topic_names: list[str] = f(array("string"), "0-5", ignorable=True)
+    timeout_ms: int = f("int32", "0+")

@@ -6,7 +6,7 @@ v4 may answer PRODUCER_FENCED, v6 brings two-phase commit (KIP-939).
 
 from __future__ import annotations
 
-from aioproducer.wire.schema import ApiKey, Message, boolean, f, int16, int32, int64, string, struct
+from aioproducer.wire.schema import ApiKey, Message, f, struct
 
 
 @struct
@@ -15,21 +15,21 @@ class InitProducerIdResponse(
 ):
     """The id and epoch to write with. From v1 it is sent before the quota delay (KIP-219)."""
 
-    throttle_time_ms: int = f(int32, "0+", ignorable=True)
-    error_code: int = f(int16, "0+")
-    producer_id: int = f(int64, "0+", default=-1)
-    producer_epoch: int = f(int16, "0+")
-    ongoing_txn_producer_id: int = f(int64, "6+", default=-1)
-    ongoing_txn_producer_epoch: int = f(int16, "6+", default=-1)
+    throttle_time_ms: int = f("int32", "0+", ignorable=True)
+    error_code: int = f("int16", "0+")
+    producer_id: int = f("int64", "0+", default=-1)
+    producer_epoch: int = f("int16", "0+")
+    ongoing_txn_producer_id: int = f("int64", "6+", default=-1)
+    ongoing_txn_producer_epoch: int = f("int16", "6+", default=-1)
 
 
 @struct
 class InitProducerIdRequest(Message, response=InitProducerIdResponse):
     """Asks for a producer id, or for the next epoch of the one a transactional id has."""
 
-    transactional_id: str | None = f(string, "0+", nullable="0+")
-    transaction_timeout_ms: int = f(int32, "0+")
-    producer_id: int = f(int64, "3+", default=-1)
-    producer_epoch: int = f(int16, "3+", default=-1)
-    enable2_pc: bool = f(boolean, "6+")
-    keep_prepared_txn: bool = f(boolean, "6+")
+    transactional_id: str | None = f("string", "0+", nullable="0+")
+    transaction_timeout_ms: int = f("int32", "0+")
+    producer_id: int = f("int64", "3+", default=-1)
+    producer_epoch: int = f("int16", "3+", default=-1)
+    enable2_pc: bool = f("bool", "6+")
+    keep_prepared_txn: bool = f("bool", "6+")

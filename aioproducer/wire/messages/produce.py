@@ -14,28 +14,15 @@ from __future__ import annotations
 from uuid import UUID
 
 from aioproducer.wire.messages.common import LeaderIdAndEpoch, NodeEndpoint
-from aioproducer.wire.schema import (
-    ApiKey,
-    Message,
-    Struct,
-    array,
-    f,
-    int16,
-    int32,
-    int64,
-    record_set,
-    string,
-    struct,
-    uuid,
-)
+from aioproducer.wire.schema import ApiKey, Message, Struct, array, f, struct
 
 
 @struct
 class BatchIndexAndErrorMessage(Struct):
     """A record that made the broker refuse its batch (KIP-467)."""
 
-    batch_index: int = f(int32, "8+")
-    batch_index_error_message: str | None = f(string, "8+", nullable="8+", default=None)
+    batch_index: int = f("int32", "8+")
+    batch_index_error_message: str | None = f("string", "8+", nullable="8+", default=None)
 
 
 @struct
@@ -46,15 +33,15 @@ class PartitionProduceResponse(Struct):
     NOT_LEADER_OR_FOLLOWER (KIP-951).
     """
 
-    index: int = f(int32, "0+")
-    error_code: int = f(int16, "0+")
-    base_offset: int = f(int64, "0+")
-    log_append_time_ms: int = f(int64, "2+", default=-1, ignorable=True)
-    log_start_offset: int = f(int64, "5+", default=-1, ignorable=True)
+    index: int = f("int32", "0+")
+    error_code: int = f("int16", "0+")
+    base_offset: int = f("int64", "0+")
+    log_append_time_ms: int = f("int64", "2+", default=-1, ignorable=True)
+    log_start_offset: int = f("int64", "5+", default=-1, ignorable=True)
     record_errors: list[BatchIndexAndErrorMessage] = f(
         array(BatchIndexAndErrorMessage), "8+", ignorable=True
     )
-    error_message: str | None = f(string, "8+", nullable="8+", default=None, ignorable=True)
+    error_message: str | None = f("string", "8+", nullable="8+", default=None, ignorable=True)
     current_leader: LeaderIdAndEpoch = f(LeaderIdAndEpoch, "10+", tag=0)
 
 
@@ -62,8 +49,8 @@ class PartitionProduceResponse(Struct):
 class TopicProduceResponse(Struct):
     """The results for the batches of one topic."""
 
-    name: str = f(string, "0-12", ignorable=True)
-    topic_id: UUID = f(uuid, "13+", ignorable=True)
+    name: str = f("string", "0-12", ignorable=True)
+    topic_id: UUID = f("uuid", "13+", ignorable=True)
     partition_responses: list[PartitionProduceResponse] = f(array(PartitionProduceResponse), "0+")
 
 
@@ -72,7 +59,7 @@ class ProduceResponse(Message, api_key=ApiKey.PRODUCE, versions=(0, 13), flexibl
     """The result for each batch. From v6 it is sent before the quota delay (KIP-219)."""
 
     responses: list[TopicProduceResponse] = f(array(TopicProduceResponse), "0+")
-    throttle_time_ms: int = f(int32, "1+", ignorable=True)
+    throttle_time_ms: int = f("int32", "1+", ignorable=True)
     node_endpoints: list[NodeEndpoint] = f(array(NodeEndpoint), "10+", tag=0)
 
 
@@ -80,16 +67,16 @@ class ProduceResponse(Message, api_key=ApiKey.PRODUCE, versions=(0, 13), flexibl
 class PartitionProduceData(Struct):
     """The batches for one partition."""
 
-    index: int = f(int32, "0+")
-    records: bytes | memoryview | None = f(record_set, "0+", nullable="0+")
+    index: int = f("int32", "0+")
+    records: bytes | memoryview | None = f("records", "0+", nullable="0+")
 
 
 @struct
 class TopicProduceData(Struct):
     """The batches for one topic."""
 
-    name: str = f(string, "0-12", ignorable=True)
-    topic_id: UUID = f(uuid, "13+", ignorable=True)
+    name: str = f("string", "0-12", ignorable=True)
+    topic_id: UUID = f("uuid", "13+", ignorable=True)
     partition_data: list[PartitionProduceData] = f(array(PartitionProduceData), "0+")
 
 
@@ -97,7 +84,7 @@ class TopicProduceData(Struct):
 class ProduceRequest(Message, response=ProduceResponse):
     """Record batches by topic and partition; with `acks=0` no response will come."""
 
-    transactional_id: str | None = f(string, "3+", nullable="3+", default=None)
-    acks: int = f(int16, "0+")
-    timeout_ms: int = f(int32, "0+")
+    transactional_id: str | None = f("string", "3+", nullable="3+", default=None)
+    acks: int = f("int16", "0+")
+    timeout_ms: int = f("int32", "0+")
     topic_data: list[TopicProduceData] = f(array(TopicProduceData), "0+")

@@ -6,7 +6,7 @@ are secrets, or prove them: no repr shows them.
 
 from __future__ import annotations
 
-from aioproducer.wire.schema import ApiKey, Message, blob, f, int16, int64, string, struct
+from aioproducer.wire.schema import ApiKey, Message, f, struct
 
 
 @struct
@@ -15,10 +15,10 @@ class SaslAuthenticateResponse(
 ):
     """The broker's token, or why it refuses."""
 
-    error_code: int = f(int16, "0+")
-    error_message: str | None = f(string, "0+", nullable="0+")
-    auth_bytes: bytes = f(blob, "0+")
-    session_lifetime_ms: int = f(int64, "1+", ignorable=True)
+    error_code: int = f("int16", "0+")
+    error_message: str | None = f("string", "0+", nullable="0+")
+    auth_bytes: bytes = f("bytes", "0+")
+    session_lifetime_ms: int = f("int64", "1+", ignorable=True)
 
     def __repr__(self) -> str:
         return f"SaslAuthenticateResponse(error_code={self.error_code}, auth_bytes=***)"
@@ -28,7 +28,7 @@ class SaslAuthenticateResponse(
 class SaslAuthenticateRequest(Message, response=SaslAuthenticateResponse):
     """The client's token."""
 
-    auth_bytes: bytes = f(blob, "0+")
+    auth_bytes: bytes = f("bytes", "0+")
 
     def __repr__(self) -> str:
         return "SaslAuthenticateRequest(auth_bytes=***)"

@@ -11,20 +11,7 @@ from __future__ import annotations
 
 from uuid import UUID
 
-from aioproducer.wire.schema import (
-    ApiKey,
-    Message,
-    array,
-    blob,
-    boolean,
-    f,
-    int8,
-    int16,
-    int32,
-    string,
-    struct,
-    uuid,
-)
+from aioproducer.wire.schema import ApiKey, Message, array, f, struct
 
 
 @struct
@@ -33,22 +20,22 @@ class GetTelemetrySubscriptionsResponse(
 ):
     """The metrics to push, the interval, and the maximum size."""
 
-    throttle_time_ms: int = f(int32, "0+")
-    error_code: int = f(int16, "0+")
-    client_instance_id: UUID = f(uuid, "0+")
-    subscription_id: int = f(int32, "0+")
-    accepted_compression_types: list[int] = f(array(int8), "0+")
-    push_interval_ms: int = f(int32, "0+")
-    telemetry_max_bytes: int = f(int32, "0+")
-    delta_temporality: bool = f(boolean, "0+")
-    requested_metrics: list[str] = f(array(string), "0+")
+    throttle_time_ms: int = f("int32", "0+")
+    error_code: int = f("int16", "0+")
+    client_instance_id: UUID = f("uuid", "0+")
+    subscription_id: int = f("int32", "0+")
+    accepted_compression_types: list[int] = f(array("int8"), "0+")
+    push_interval_ms: int = f("int32", "0+")
+    telemetry_max_bytes: int = f("int32", "0+")
+    delta_temporality: bool = f("bool", "0+")
+    requested_metrics: list[str] = f(array("string"), "0+")
 
 
 @struct
 class GetTelemetrySubscriptionsRequest(Message, response=GetTelemetrySubscriptionsResponse):
     """Asks for the subscription; a zero id asks for a new client id as well."""
 
-    client_instance_id: UUID = f(uuid, "0+")
+    client_instance_id: UUID = f("uuid", "0+")
 
 
 @struct
@@ -57,16 +44,16 @@ class PushTelemetryResponse(
 ):
     """The result of the push."""
 
-    throttle_time_ms: int = f(int32, "0+")
-    error_code: int = f(int16, "0+")
+    throttle_time_ms: int = f("int32", "0+")
+    error_code: int = f("int16", "0+")
 
 
 @struct
 class PushTelemetryRequest(Message, response=PushTelemetryResponse):
     """Metrics in OpenTelemetry's protobuf encoding, perhaps compressed."""
 
-    client_instance_id: UUID = f(uuid, "0+")
-    subscription_id: int = f(int32, "0+")
-    terminating: bool = f(boolean, "0+")
-    compression_type: int = f(int8, "0+")
-    metrics: bytes = f(blob, "0+")
+    client_instance_id: UUID = f("uuid", "0+")
+    subscription_id: int = f("int32", "0+")
+    terminating: bool = f("bool", "0+")
+    compression_type: int = f("int8", "0+")
+    metrics: bytes = f("bytes", "0+")

@@ -24,31 +24,15 @@ from aioproducer.wire.primitives import (
     STRUCT_WEIGHT,
     write_uvarint,
 )
-from aioproducer.wire.schema import (
-    ApiKey,
-    Message,
-    Struct,
-    array,
-    blob,
-    boolean,
-    f,
-    int8,
-    int16,
-    int32,
-    int64,
-    record_set,
-    string,
-    struct,
-    uuid,
-)
+from aioproducer.wire.schema import ApiKey, Message, Struct, array, f, struct
 
 
 @struct
 class Inner(Struct):
     """An element; `late` exists from version 1."""
 
-    number: int = f(int32, "0+")
-    late: str = f(string, "1+", default="now")
+    number: int = f("int32", "0+")
+    late: str = f("string", "1+", default="now")
 
 
 @struct
@@ -59,23 +43,23 @@ class Everything(Message):
     VALID_VERSIONS = (0, 3)
     FLEXIBLE_FROM = 2
 
-    flag: bool = f(boolean, "0+")
-    tiny: int = f(int8, "0+")
-    short: int = f(int16, "0+", default=-1)
-    long: int = f(int64, "0+")
-    id: UUID = f(uuid, "0+")
-    text: str = f(string, "0+")
-    maybe: str | None = f(string, "0+", nullable="1+", default="")
-    data: bytes = f(blob, "0+")
-    batch: bytes | memoryview | None = f(record_set, "0+", nullable="0+")
-    numbers: list[int] | None = f(array(int64), "0+", nullable="1+")
-    ids: list[UUID] = f(array(uuid), "0+")
-    names: list[str] = f(array(string), "0+")
+    flag: bool = f("bool", "0+")
+    tiny: int = f("int8", "0+")
+    short: int = f("int16", "0+", default=-1)
+    long: int = f("int64", "0+")
+    id: UUID = f("uuid", "0+")
+    text: str = f("string", "0+")
+    maybe: str | None = f("string", "0+", nullable="1+", default="")
+    data: bytes = f("bytes", "0+")
+    batch: bytes | memoryview | None = f("records", "0+", nullable="0+")
+    numbers: list[int] | None = f(array("int64"), "0+", nullable="1+")
+    ids: list[UUID] = f(array("uuid"), "0+")
+    names: list[str] = f(array("string"), "0+")
     inner: list[Inner] = f(array(Inner), "0+")
     one: Inner | None = f(Inner, "0+", nullable="1+")
-    gone: int = f(int32, "0-1", default=7)
-    dropped: int = f(int32, "1+", ignorable=True)
-    hint: int = f(int32, "2+", default=-1, tag=1, ignorable=True)
+    gone: int = f("int32", "0-1", default=7)
+    dropped: int = f("int32", "1+", ignorable=True)
+    hint: int = f("int32", "2+", default=-1, tag=1, ignorable=True)
     hints: list[Inner] = f(array(Inner), "2+", tag=0, ignorable=True)
 
 
@@ -158,7 +142,7 @@ def test_a_version_the_message_never_had_is_refused(version: int) -> None:
 def test_a_message_that_declares_no_versions_has_version_zero_alone() -> None:
     @struct
     class Single(Message):
-        number: int = f(int32, "0+")
+        number: int = f("int32", "0+")
 
     assert Single.decode(Single(number=5).encode(0), 0) == Single(number=5)
     for version in (-1, 1):
@@ -285,7 +269,7 @@ def test_a_traceback_shows_the_generated_line_that_failed() -> None:
 class Rows(Struct):
     """An element that holds an array itself."""
 
-    numbers: list[int] = f(array(int8), "0+")
+    numbers: list[int] = f(array("int8"), "0+")
 
 
 @struct
@@ -297,7 +281,7 @@ class Table(Message):
     FLEXIBLE_FROM = 1
 
     rows: list[Rows] = f(array(Rows), "0+")
-    totals: list[int] = f(array(int32), "0+")
+    totals: list[int] = f(array("int32"), "0+")
 
 
 @struct
@@ -308,8 +292,8 @@ class Lists(Message):
     VALID_VERSIONS = (0, 1)
     FLEXIBLE_FROM = 1
 
-    names: list[str] = f(array(string), "0+")
-    ids: list[UUID] = f(array(uuid), "0+")
+    names: list[str] = f(array("string"), "0+")
+    ids: list[UUID] = f(array("uuid"), "0+")
 
 
 @pytest.mark.parametrize("version", [0, 1])
@@ -397,8 +381,8 @@ class Pair(Message):
     VALID_VERSIONS = (0, 1)
     FLEXIBLE_FROM = 1
 
-    text: str = f(string, "0+")
-    numbers: list[int] = f(array(int32), "0+")
+    text: str = f("string", "0+")
+    numbers: list[int] = f(array("int32"), "0+")
 
 
 @pytest.mark.parametrize(
