@@ -14,8 +14,8 @@ import sys
 from typing import TYPE_CHECKING
 
 from aioproducer._util.implementation import core_implementation
+from aioproducer.records._validation import Payload
 from aioproducer.records.hashing import crc32_partition
-from aioproducer.records.protocol import BatchBuilder, Payload
 
 
 def _require_gil() -> None:
@@ -49,12 +49,8 @@ else:
         single_record_request,
     )
 
-if TYPE_CHECKING:
-    _BUILDER: type[BatchBuilder] = RecordBatchBuilder  # in both implementations
-
 __all__ = [
     "IMPLEMENTATION",
-    "BatchBuilder",
     "Payload",
     "RecordBatchBuilder",
     "crc32_partition",

@@ -110,7 +110,7 @@ cdef int64_t checked_timestamp(object timestamp_ms) except -1:
 # `__dealloc__` has given it back. The owner, a Python object, breaks the cycle.
 @cython.no_gc_clear
 cdef class RecordBatchBuilder:
-    """See `aioproducer.records.protocol.BatchBuilder`."""
+    """See `_pure.py`."""
 
     def __cinit__(self, object buffer):
         if not isinstance(buffer, bytearray):

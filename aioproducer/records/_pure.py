@@ -16,6 +16,7 @@ from aioproducer._util.arguments import is_of_type
 from aioproducer._util.varints import varint, zigzag
 from aioproducer.records._validation import (
     MAX_TIMESTAMP_MS,
+    Payload,
     buffer_error,
     header_name_error,
     headers_error,
@@ -25,7 +26,6 @@ from aioproducer.records._validation import (
     timestamp_error,
 )
 from aioproducer.records.batch import encode_batch
-from aioproducer.records.protocol import BatchBuilder, Payload
 from aioproducer.types import HeaderPairs
 
 # Java: DefaultRecord.MAX_RECORD_OVERHEAD = length (5) + attributes (1) + timestamp (10) +
@@ -85,7 +85,14 @@ def _encode_headers(headers: object) -> bytes:
 
 
 class RecordBatchBuilder:
-    """See `aioproducer.records.protocol.BatchBuilder`."""
+    """Encodes records, one after the other, into the body of a RecordBatch v2 (KIP-98).
+
+    `buffer` is pinned while the builder exists: it is never resized, and never written beyond
+    `size`. `owner` is whatever the open builder's user wants to find again with it; None once
+    closed, so that a builder kept somewhere keeps nothing else alive. `most` is how many records it
+    takes. Timestamps are in ms, -1 while the batch is empty; `largest` is the size of the largest
+    record in bytes.
+    """
 
     __slots__ = (
         "_attributes_and_time",
@@ -129,7 +136,10 @@ class RecordBatchBuilder:
         headers: HeaderPairs,
         /,
     ) -> int:
-        """Append one record and return its index in the batch, -1 when the buffer is full."""
+        """Append one record and return its index in the batch, -1 when the buffer is full.
+
+        Raise `TypeError` or `ValueError` for a value that cannot be encoded; nothing is written.
+        """
         count = self.count
         if timestamp_ms == self._time and count and type(timestamp_ms) is int:
             prefix = self._attributes_and_time
@@ -201,7 +211,7 @@ class RecordBatchBuilder:
         self.size = 0
 
     def move_to(self, buffer: bytearray) -> None:
-        """Go on in a larger buffer, with the records so far copied."""
+        """Go on in a larger buffer, with the records so far copied; let go of the old one."""
         if not isinstance(buffer, bytearray):
             raise buffer_error(buffer)
         if self._view is None or len(buffer) < self._capacity or not self._capacity:
@@ -226,7 +236,7 @@ class RecordBatchBuilder:
 
 
 def single_record_request(
-    builder: BatchBuilder,
+    builder: RecordBatchBuilder,
     prefix: bytes,
     suffix: bytes,
     is_flexible: bool,

@@ -5,7 +5,7 @@ Without native code a second path into a batch, besides that of `send()`, gains 
 
 from __future__ import annotations
 
-from aioproducer.records.protocol import BatchBuilder
+from aioproducer.records import RecordBatchBuilder
 
 Bounds = tuple[int, int, int, int, int, int]
 """The bounds of a `fill`.
@@ -21,7 +21,7 @@ class Share:
 
     __slots__ = ("_runs", "records")
 
-    def __init__(self, builder: BatchBuilder) -> None:
+    def __init__(self, builder: RecordBatchBuilder) -> None:
         self.records: int = 0
         self._runs: list[list[int]] = []
 

@@ -12,6 +12,9 @@ from aioproducer._util.arguments import is_of_type
 
 MAX_TIMESTAMP_MS = 2**63 - 1
 
+Payload = bytes | bytearray | memoryview
+"""What a key or a value may be; it is copied when it is appended."""
+
 
 def payload_bytes(name: str, payload: object) -> bytes:
     """Copy a key or value that is not `bytes` into `bytes`, or say why it cannot be sent."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from zlib import crc32
 
-from aioproducer.records.protocol import Payload
+from aioproducer.records._validation import Payload
 
 
 def crc32_partition(key: Payload, partition_count: int) -> int:

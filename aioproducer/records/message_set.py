@@ -17,14 +17,17 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from struct import Struct
+from typing import TYPE_CHECKING
 from zlib import crc32
 
 from aioproducer.errors import IllegalStateError, UnsupportedVersionError
 from aioproducer.records.batch import encode_batch
 from aioproducer.records.codecs import Codec, CompressionType
 from aioproducer.records.layout import MAGIC
-from aioproducer.records.protocol import BatchBuilder
 from aioproducer.records.reader import DecodedRecord, parse_header
+
+if TYPE_CHECKING:
+    from aioproducer.records import RecordBatchBuilder
 
 _FIRST_WITH_TIMESTAMPS = 2
 _FIRST_WITH_BATCHES = 3
@@ -70,7 +73,7 @@ class EncodedMessageSet:
         raise IllegalStateError("a batch in a format before 0.11 got a sequence number")
 
 
-def records_of(builder: BatchBuilder) -> list[DecodedRecord]:
+def records_of(builder: RecordBatchBuilder) -> list[DecodedRecord]:
     """Return the records a builder has taken, their offsets counted from 0."""
     body = bytes(builder.body())
     whole = encode_batch(

@@ -17,7 +17,7 @@ NO_MEMORY = bytearray()
 
 
 class Builder:
-    """See `aioproducer.records.protocol.BatchBuilder`: one byte for each record."""
+    """See `aioproducer.records.RecordBatchBuilder`: one byte for each record."""
 
     __slots__ = ("closed", "count", "memory", "most", "owner")
 

@@ -22,7 +22,6 @@ from aioproducer.errors import IllegalStateError, KafkaError
 from aioproducer.records import RecordBatchBuilder
 from aioproducer.records.batch import HEADER_SIZE, EncodedBatch
 from aioproducer.records.message_set import EncodedMessageSet, records_of
-from aioproducer.records.protocol import BatchBuilder
 from aioproducer.records.reader import DecodedRecord
 from aioproducer.types import HeaderPairs, Persistence, TimestampType, TopicPartition
 
@@ -154,7 +153,7 @@ class ProducerBatch:
     ) -> None:
         self.topic_partition: TopicPartition = topic_partition
         self.buffer: bytearray | None = buffer
-        self.builder: BatchBuilder | None = RecordBatchBuilder(buffer)
+        self.builder: RecordBatchBuilder | None = RecordBatchBuilder(buffer)
         self.size: int = size
         self.created_at: float = now
         self.ordinal: tuple[int, ...] = ordinal

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from aioproducer.core.batching.batch import ProducerBatch
     from aioproducer.core.batching.partitioners import BuiltInPartitioner
     from aioproducer.core.metadata.metadata import Metadata
-    from aioproducer.records.protocol import BatchBuilder
+    from aioproducer.records import RecordBatchBuilder
     from aioproducer.runtime.send.validation import PartitionChoice
 
 _TIMESTAMPS = 2**63
@@ -88,7 +88,7 @@ class _TopicState:
     def __init__(self, meta: TopicMetadata, version: int) -> None:
         self.meta = meta
         self.version = version
-        self.builders: list[BatchBuilder | None] = [None] * len(meta.partitions)
+        self.builders: list[RecordBatchBuilder | None] = [None] * len(meta.partitions)
         self.sticky: BuiltInPartitioner | None = None
         self.partition: int | None = None
         self.room = 0
@@ -152,7 +152,7 @@ class FastPath:
         self._open_batch = batches.append_checked
         self._send_spare = batches.send_spare
         self._topics: dict[str, _TopicState] = {}
-        self._spare: BatchBuilder | None = None
+        self._spare: RecordBatchBuilder | None = None
         self._spare_room = 0
 
     def append(

@@ -36,7 +36,7 @@ from aioproducer.errors import (
 from aioproducer.net.client import NetworkClient, PreparedRequest
 from aioproducer.net.connection import Connection, InFlightRequest, outcome_of
 from aioproducer.net.versions import BrokerVersions
-from aioproducer.records import single_record_request
+from aioproducer.records import RecordBatchBuilder, single_record_request
 from aioproducer.records.layout import MAGIC
 from aioproducer.records.message_set import magic_for
 from aioproducer.runtime.delivery import WakeUps, decode_plain_acknowledgement
@@ -63,7 +63,6 @@ if TYPE_CHECKING:
     from aioproducer.core.metadata.metadata import Metadata
     from aioproducer.core.transactions.manager import TransactionManager
     from aioproducer.net.link import BrokerLink
-    from aioproducer.records.protocol import BatchBuilder
     from aioproducer.wire.primitives import Buffer
 
 _COPIED_BYTES = 4096
@@ -549,7 +548,7 @@ class SenderTask(TurnTask):
         route: Route,
         connection: Connection,
         batch: ProducerBatch,
-        builder: BatchBuilder,
+        builder: RecordBatchBuilder,
         now: float,
     ) -> InFlightRequest:
         template, correlation_id = route.template, connection.next_correlation_id()
