@@ -10,6 +10,7 @@ Conventions:
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from struct import Struct
 from struct import error as struct_error
 from uuid import UUID
@@ -64,16 +65,14 @@ def tag_size_mismatch(tag: int, stop: int, pos: int) -> ProtocolError:
     return ProtocolError(f"tagged field {tag} should end at offset {stop}, it ends at {pos}")
 
 
+@dataclass(slots=True)
 class ElementBudget:
     """The number of array elements and tagged fields that the message being decoded may still have.
 
     They count by weight.
     """
 
-    __slots__ = ("left",)
-
-    def __init__(self) -> None:
-        self.left: int = MAX_MESSAGE_ELEMENTS
+    left: int = MAX_MESSAGE_ELEMENTS
 
 
 def too_many_elements(pos: int) -> ProtocolError:

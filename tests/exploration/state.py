@@ -138,7 +138,7 @@ _FAR = 8.0
 
 IGNORED: Mapping[str, frozenset[str]] = {
     "ProducerBatch": frozenset(
-        {"last_attempt_at", "owner", "receipt", "retrieved", "_on_unretrieved", "_final_count"}
+        {"last_attempt_at", "owner", "receipt", "retrieved", "on_unretrieved", "_final_count"}
     ),
     "IncompleteBatches": frozenset({"_timeout"}),
     "Readiness": frozenset({"_compact_at", "_heap", "_linger", "_order"}),

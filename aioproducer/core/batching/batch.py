@@ -14,6 +14,7 @@ Invariants
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import InitVar, dataclass, field
 from types import MappingProxyType
 from typing import NamedTuple, Protocol
 from uuid import UUID
@@ -87,6 +88,7 @@ class SerializedRecord(Protocol):
     headers: HeaderPairs
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class ProducerBatch:
     """Records of one partition that are sent, acknowledged and failed together.
 
@@ -100,106 +102,60 @@ class ProducerBatch:
     None for no limit.
     """
 
-    __slots__ = (
-        "_final_count",
-        "_most",
-        "_observers",
-        "_on_unretrieved",
-        "_places",
-        "attempts",
-        "base_sequence",
-        "buffer",
-        "builder",
-        "created_at",
-        "done",
-        "encoded",
-        "full",
-        "gathering",
-        "has_sequence",
-        "indivisible",
-        "last_attempt_at",
-        "last_error",
-        "leader_epoch",
-        "listeners",
-        "on_wire",
-        "ordinal",
-        "outcome",
-        "owner",
-        "parts",
-        "pins",
-        "possibly_persisted",
-        "producer_epoch",
-        "producer_id",
-        "receipt",
-        "retrieved",
-        "retry_at",
-        "size",
-        "topic_id",
-        "topic_partition",
-        "urgent",
-    )
+    topic_partition: TopicPartition
+    buffer: bytearray | None
+    size: int
+    now: InitVar[float]
+    ordinal: tuple[int, ...] = (0,)
+    owner: object = None
+    on_unretrieved: Callable[[ProducerBatch], None] | None = None
+    most: int | None = None
+    builder: RecordBatchBuilder | None = None
+    created_at: float = 0.0
+    full: bool = False
+    urgent: bool = False
+    encoded: EncodedBatch | EncodedMessageSet | None = None
+    attempts: int = 0
+    last_attempt_at: float = 0.0
+    retry_at: float = 0.0
+    last_error: KafkaError | None = None
+    leader_epoch: int = -1
+    pins: int = 0
+    on_wire: bool = False
+    topic_id: UUID = _NO_TOPIC_ID
+    possibly_persisted: bool = False
+    outcome: BatchOutcome | None = None
+    done: bool = False
+    """True once the outcome is set."""
+    has_sequence: bool = False
+    """True if the batch has a sequence number (KIP-98)."""
+    indivisible: bool = False
+    """True if its records are written together or not at all."""
+    gathering: bool = False
+    """True while a bulk call is adding records: while open, the batch is not due."""
+    parts: Sequence[ProducerBatch] = ()
+    receipt: object = None
+    producer_id: int = -1
+    producer_epoch: int = -1
+    base_sequence: int = -1
+    retrieved: int = 0
+    listeners: dict[object, Callable[[object], None]] = field(default_factory=dict)
+    """Callbacks by key, called when the outcome is set; see `add_listener`."""
+    _places: Sequence[tuple[ProducerBatch, int]] = ()
+    _final_count: int = 0
+    _observers: int = 0
 
-    def __init__(
-        self,
-        topic_partition: TopicPartition,
-        buffer: bytearray,
-        size: int,
-        *,
-        now: float,
-        ordinal: tuple[int, ...] = (0,),
-        owner: object = None,
-        on_unretrieved: Callable[[ProducerBatch], None] | None = None,
-        most: int | None = None,
-    ) -> None:
-        self.topic_partition: TopicPartition = topic_partition
-        self.buffer: bytearray | None = buffer
-        self.builder: RecordBatchBuilder | None = RecordBatchBuilder(buffer)
-        self.size: int = size
-        self.created_at: float = now
-        self.ordinal: tuple[int, ...] = ordinal
-        self.owner: object = owner
-        self.full: bool = False
-        self.urgent: bool = False
-        self.encoded: EncodedBatch | EncodedMessageSet | None = None
-        self.attempts: int = 0
-        self.last_attempt_at: float = now
-        self.retry_at: float = now
-        self.last_error: KafkaError | None = None
-        self.leader_epoch: int = -1
-        self.pins: int = 0
-        self.on_wire: bool = False
-        self.topic_id: UUID = _NO_TOPIC_ID
-        self.possibly_persisted: bool = False
-        self.outcome: BatchOutcome | None = None
-        self.done: bool = False
-        """True once the outcome is set."""
-        self.has_sequence: bool = False
-        """True if the batch has a sequence number (KIP-98)."""
-        self.indivisible: bool = False
-        """True if its records are written together or not at all."""
-        self.gathering: bool = False
-        """True while a bulk call is adding records: while open, the batch is not due."""
-        self.parts: Sequence[ProducerBatch] = ()
-        self._places: Sequence[tuple[ProducerBatch, int]] = ()
-        self.receipt: object = None
-        self.producer_id: int = -1
-        self.producer_epoch: int = -1
-        self.base_sequence: int = -1
-        self.retrieved: int = 0
-        self._final_count = 0
-        self.listeners: dict[object, Callable[[object], None]] = {}
-        """Callbacks by key, called when the outcome is set; see `add_listener`."""
-        self._observers: int = 0
-        self._on_unretrieved = on_unretrieved
-        self._most = most
-        if most is not None:
+    def __post_init__(self, now: float) -> None:
+        self.created_at = self.last_attempt_at = self.retry_at = now
+        self.builder = RecordBatchBuilder(self.buffer)  # type: ignore[arg-type]  # not None yet
+        if self.most is not None:
             # Only `try_append` adds the last record, even if other code writes to the builder.
-            self.builder.most = most - 1
+            self.builder.most = self.most - 1
 
     def __del__(self) -> None:
         failed = self.outcome is not None and self.outcome.error is not None
-        if failed and self._on_unretrieved is not None and self.retrieved < self.count:
-            self._on_unretrieved(self)
+        if failed and self.on_unretrieved is not None and self.retrieved < self.count:
+            self.on_unretrieved(self)
 
     @property
     def count(self) -> int:
@@ -241,7 +197,7 @@ class ProducerBatch:
         builder = self.builder
         if self.full or builder is None:
             return False
-        is_last = self._most is not None and builder.count + 1 >= self._most
+        is_last = self.most is not None and builder.count + 1 >= self.most
         if is_last:
             builder.most += 1
         index = builder.try_append(record.timestamp_ms, record.key, record.value, record.headers)
@@ -365,7 +321,7 @@ class ProducerBatch:
                 now=self.created_at,
                 ordinal=(*self.ordinal, number),
                 owner=self.owner,
-                on_unretrieved=self._on_unretrieved,
+                on_unretrieved=self.on_unretrieved,
             )
             for place, index in enumerate(group):
                 part._append_decoded(records[index])

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Collection, Iterable
+from dataclasses import dataclass, field
 from heapq import heapify, heappop, heappush
 from math import inf
 from typing import TYPE_CHECKING
@@ -34,17 +35,15 @@ EARLY_FLUSH_RECORDS = 500
 _MOST_BATCHES = 64
 
 
+@dataclass(slots=True, eq=False)
 class PartitionQueue:
     """The batches of one partition, oldest first."""
 
-    __slots__ = ("batches", "muted", "placed", "ready_at", "topic_partition")
-
-    def __init__(self, topic_partition: TopicPartition) -> None:
-        self.topic_partition: TopicPartition = topic_partition
-        self.batches: deque[ProducerBatch] = deque()
-        self.muted: bool = False
-        self.ready_at: float = inf
-        self.placed: int | None = _NOWHERE
+    topic_partition: TopicPartition
+    batches: deque[ProducerBatch] = field(default_factory=deque)
+    muted: bool = False
+    ready_at: float = inf
+    placed: int | None = _NOWHERE
 
     @property
     def is_leaderless(self) -> bool:

@@ -33,6 +33,7 @@ an idle producer, or deleted its records by retention, returns the same error.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from math import inf
 from typing import TYPE_CHECKING, NamedTuple
 from uuid import UUID
@@ -62,41 +63,27 @@ class ProducerIdentity(NamedTuple):
     epoch: int
 
 
+@dataclass(slots=True, eq=False)
 class _Partition:
-    __slots__ = (
-        "acknowledged_at",
-        "acknowledged_epoch",
-        "identity",
-        "in_flight",
-        "log_is_new",
-        "log_may_be_new",
-        "newest",
-        "next_sequence",
-        "refreshed_for",
-        "unknown_gap",
-        "unwritten_from",
-    )
-
-    def __init__(self) -> None:
-        self.identity: ProducerIdentity | None = None
-        self.next_sequence = 0
-        self.acknowledged_at = -inf
-        """Loop time of the last acknowledgement under this identity."""
-        self.acknowledged_epoch = -1
-        """The leader epoch it came from."""
-        self.newest: tuple[int, ...] = ()
-        """The ordinal of the youngest batch acknowledged under this identity."""
-        self.in_flight: list[ProducerBatch] = []
-        self.unwritten_from: tuple[int, ...] | None = None
-        """Batches from this ordinal on are not written."""
-        self.unknown_gap: tuple[int, ...] | None = None
-        """The youngest batch that failed, or was split, and may have been written."""
-        self.log_is_new: bool = False
-        """Assigned sequences belong to the log of a deleted topic."""
-        self.log_may_be_new: bool = False
-        """Those in flight belong to that log, to the new one, or to both."""
-        self.refreshed_for: tuple[int, ...] = ()
-        """The ordinal of the out-of-order batch for which newer metadata were requested."""
+    identity: ProducerIdentity | None = None
+    next_sequence: int = 0
+    acknowledged_at: float = -inf
+    """Loop time of the last acknowledgement under this identity."""
+    acknowledged_epoch: int = -1
+    """The leader epoch it came from."""
+    newest: tuple[int, ...] = ()
+    """The ordinal of the youngest batch acknowledged under this identity."""
+    in_flight: list[ProducerBatch] = field(default_factory=list)
+    unwritten_from: tuple[int, ...] | None = None
+    """Batches from this ordinal on are not written."""
+    unknown_gap: tuple[int, ...] | None = None
+    """The youngest batch that failed, or was split, and may have been written."""
+    log_is_new: bool = False
+    """Assigned sequences belong to the log of a deleted topic."""
+    log_may_be_new: bool = False
+    """Those in flight belong to that log, to the new one, or to both."""
+    refreshed_for: tuple[int, ...] = ()
+    """The ordinal of the out-of-order batch for which newer metadata were requested."""
 
     def begin_new_log(self) -> None:
         self.unwritten_from, self.unknown_gap = _FIRST_OF_ALL, None

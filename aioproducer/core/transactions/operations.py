@@ -8,6 +8,7 @@ Invariants
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from enum import Enum
 from typing import TYPE_CHECKING
 
@@ -51,16 +52,14 @@ ADVICE: Mapping[TransactionState, str] = {
 }
 
 
+@dataclass(slots=True, eq=False)
 class Operation:
     """One pending call, or its outcome."""
 
-    __slots__ = ("_listeners", "done", "error", "kind")
-
-    def __init__(self, kind: OperationKind) -> None:
-        self.kind: OperationKind = kind
-        self.done: bool = False
-        self.error: KafkaError | None = None
-        self._listeners: list[Callable[[], None]] = []
+    kind: OperationKind
+    done: bool = False
+    error: KafkaError | None = None
+    _listeners: list[Callable[[], None]] = field(default_factory=list)
 
     def add_listener(self, listener: Callable[[], None]) -> None:
         """Call `listener()` once, when the outcome is set; at once if it is."""

@@ -18,6 +18,7 @@ from __future__ import annotations
 import asyncio
 import sys
 from collections.abc import Awaitable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
 from aioproducer._util.arguments import is_of_type
@@ -468,16 +469,14 @@ class BulkRun:
         self.result.offsets[batch.topic_partition] = (min(low, begin), max(high, end))
 
 
+@dataclass(slots=True, eq=False)
 class _Tracked:
     """Key of a call's listener at a batch; the batches of a call are numbered from 0."""
 
-    __slots__ = ("batch", "number", "run", "share")
-
-    def __init__(self, run: BulkRun, batch: ProducerBatch, share: Share, number: int) -> None:
-        self.run = run
-        self.batch = batch
-        self.share = share
-        self.number = number
+    run: BulkRun
+    batch: ProducerBatch
+    share: Share
+    number: int
 
 
 def _without_frames(error: KafkaError, outer: BaseException | None) -> KafkaError:

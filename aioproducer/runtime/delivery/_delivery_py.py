@@ -19,6 +19,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Generator
 from contextvars import Context, copy_context
+from dataclasses import dataclass, field
 from typing import Any
 
 from aioproducer._checks.callables import makes_coroutines
@@ -32,46 +33,27 @@ DoneCallback = Callable[["Delivery"], object]
 CANCELLING, CANCELLED = 1, 2
 """Values of `Delivery._cancelled`, before and after callbacks were called; 0 before `cancel()`."""
 
-_new_tuple = tuple.__new__
 
-
+@dataclass(frozen=True, slots=True)
 class Receipt:
     """Result that the deliveries of one acknowledged batch share."""
 
-    __slots__ = ("_base_offset", "_partition", "_stamped", "_timestamp_type", "_topic")
-
-    def __init__(
-        self,
-        topic: str,
-        partition: int,
-        base_offset: int | None,
-        log_append_time_ms: int | None,
-    ) -> None:
-        self._topic = topic
-        self._partition = partition
-        self._base_offset = base_offset
-        self._stamped = log_append_time_ms
-        self._timestamp_type = (
-            TimestampType.CREATE_TIME
-            if log_append_time_ms is None
-            else TimestampType.LOG_APPEND_TIME
-        )
+    topic: str
+    partition: int
+    base_offset: int | None
+    log_append_time_ms: int | None
 
     def metadata(self, delivery: Delivery, place: int) -> RecordMetadata:
         """Return the `RecordMetadata` of the record with index `place` in the batch."""
-        base, stamped = self._base_offset, self._stamped
-        # What a NamedTuple's own `__new__` does, without that call.
-        return _new_tuple(
-            RecordMetadata,
-            (
-                self._topic,
-                self._partition,
-                None if base is None else base + place,
-                delivery._timestamp_ms if stamped is None else stamped,
-                self._timestamp_type,
-                delivery._key_size,
-                delivery._value_size,
-            ),
+        base, stamped = self.base_offset, self.log_append_time_ms
+        return RecordMetadata(
+            self.topic,
+            self.partition,
+            None if base is None else base + place,
+            delivery._timestamp_ms if stamped is None else stamped,
+            TimestampType.CREATE_TIME if stamped is None else TimestampType.LOG_APPEND_TIME,
+            delivery._key_size,
+            delivery._value_size,
         )
 
 
@@ -92,15 +74,13 @@ class WakeUps:
         """Set before a call of `run_now`, so that no other call is scheduled; no effect here."""
 
 
+@dataclass(slots=True, eq=False)
 class Callbacks:
     """The done-callbacks of one delivery, called by its batch when the outcome is known."""
 
-    __slots__ = ("added", "message")
-
-    def __init__(self) -> None:
-        self.added: list[tuple[DoneCallback, Context]] = []
-        self.message: object = None
-        """The argument of `cancel()`."""
+    added: list[tuple[DoneCallback, Context]] = field(default_factory=list)
+    message: object = None
+    """The argument of `cancel()`."""
 
     def take(self) -> list[tuple[DoneCallback, Context]]:
         """Return the callbacks, which are not to be called again."""

@@ -18,6 +18,7 @@ import asyncio
 import time
 from asyncio import _get_running_loop as running_loop
 from collections.abc import Callable, Container
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, TypeGuard
 
 from aioproducer.core.batching.buffer_pool import NO_CEILING
@@ -80,19 +81,17 @@ def wall_clock_ms() -> int:
     return time.time_ns() // 1_000_000
 
 
+@dataclass(slots=True, eq=False)
 class _TopicState:
     """State of one topic: its open batches, its sticky partition."""
 
-    __slots__ = ("builders", "meta", "partition", "room", "sticky", "used", "version")
-
-    def __init__(self, meta: TopicMetadata, version: int) -> None:
-        self.meta = meta
-        self.version = version
-        self.builders: list[RecordBatchBuilder | None] = [None] * len(meta.partitions)
-        self.sticky: BuiltInPartitioner | None = None
-        self.partition: int | None = None
-        self.room = 0
-        self.used = 0
+    meta: TopicMetadata
+    version: int
+    builders: list[RecordBatchBuilder | None]
+    sticky: BuiltInPartitioner | None = None
+    partition: int | None = None
+    room: int = 0
+    used: int = 0
 
     def use_sticky_partition(self) -> None:
         if self.sticky is not None:
@@ -326,7 +325,9 @@ class FastPath:
         state = self._topics.get(meta.name)
         if state is None or state.meta is not meta:
             self.drop_topic(meta.name)
-            state = self._topics[meta.name] = _TopicState(meta, self._metadata.version)
+            builders: list[RecordBatchBuilder | None] = [None] * len(meta.partitions)
+            state = _TopicState(meta, self._metadata.version, builders)
+            self._topics[meta.name] = state
         builder = None if batch.full else batch.builder
         if builder is not None:
             builder.owner = batch  # before a record can find the builder

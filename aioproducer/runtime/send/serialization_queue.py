@@ -10,7 +10,7 @@ import asyncio
 import threading
 from collections import deque
 from collections.abc import Generator
-from types import TracebackType
+from dataclasses import dataclass, field
 from typing import Any, Protocol, Self, TypeVar
 
 from aioproducer.errors import KafkaError, KafkaTimeoutError, WouldBlockError
@@ -128,47 +128,38 @@ class SerializationQueue:
         await place.turn
 
 
+@dataclass(slots=True, eq=False)
 class Place:
     """One call in the queue of its topic; a context manager that leaves it.
 
     `turn` is done when it is the call's turn; None while its own serializer waits.
     """
 
-    __slots__ = ("_queue", "timeout", "topic", "turn")
-
-    def __init__(self, queue: SerializationQueue, topic: str) -> None:
-        self._queue = queue
-        self.topic: str = topic
-        self.turn: asyncio.Future[None] | None = None
-        self.timeout: asyncio.Timeout | None = None
+    queue: SerializationQueue
+    topic: str
+    turn: asyncio.Future[None] | None = None
+    timeout: asyncio.Timeout | None = None
 
     def leave(self) -> None:
         """Let the next record of the topic go on; safe to call again."""
-        self._queue.leave(self)
+        self.queue.leave(self)
 
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.leave()
 
 
+@dataclass(slots=True, eq=False)
 class _TopicQueue:
     """The calls of one topic in their order.
 
     `resumed` calls have their turn but have not run yet; later calls queue until then.
     """
 
-    __slots__ = ("resumed", "waiting")
-
-    def __init__(self) -> None:
-        self.resumed: set[Place] = set()
-        self.waiting: deque[Place] = deque()
+    resumed: set[Place] = field(default_factory=set)
+    waiting: deque[Place] = field(default_factory=deque)
 
     @property
     def is_empty(self) -> bool:

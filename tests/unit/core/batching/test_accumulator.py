@@ -447,7 +447,7 @@ def test_a_batch_that_is_handed_out_directly_is_as_if_it_had_been_drained(idempo
     usual.append(value=b"v")
     (other,) = usual.drain(1)
     usual.accumulator.pin(other)
-    compared = {*ProducerBatch.__slots__} - {"builder", "owner", "_on_unretrieved"}
+    compared = {*ProducerBatch.__slots__} - {"builder", "owner", "on_unretrieved"}
     for name in compared:
         assert getattr(batch, name) == getattr(other, name), name
     for each in (direct, usual):
