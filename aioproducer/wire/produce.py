@@ -11,7 +11,7 @@ version (property-tested).
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import lru_cache
+from functools import lru_cache, partial
 from struct import Struct
 from typing import NamedTuple
 from uuid import UUID
@@ -42,7 +42,6 @@ _FIRST_TRANSACTIONAL = 3
 _FIRST_FLEXIBLE = ProduceRequest.FLEXIBLE_FROM or 0
 _ACKS_TIMEOUT = Struct(">hi")
 _INDEX = Struct(">i")
-_INDEX_SIZE = Struct(">ii")
 _START = Struct(">iIi")
 """Size of the frame, request and version, correlation id."""
 _TAGS_AFTER = bytes(3)
@@ -78,10 +77,7 @@ def encode_produce_request(
     try:
         head = bytearray(_head(version, client_id, transactional_id, acks, timeout_ms))
         CORRELATION_ID.pack_into(head, CORRELATION_ID_AT, correlation_id)
-        if version >= _FIRST_FLEXIBLE:
-            buffers = _flexible(head, version, topics)
-        else:
-            buffers = _classic(head, topics)
+        buffers = _with_topics(head, version, topics)
     except UNENCODABLE as error:
         raise ValueError(f"a value does not fit ProduceRequest v{version}: {error}") from error
     return _sealed(head, buffers)
@@ -92,21 +88,6 @@ class ProduceRequestTemplate:
 
     `suffix` are the bytes after the batch, whose length is a compact one if `is_flexible`.
     """
-
-    __slots__ = (
-        "_acknowledgement",
-        "_acks",
-        "_begin",
-        "_client_id",
-        "_kind",
-        "_partition",
-        "_timeout_ms",
-        "_topic",
-        "_topic_id",
-        "_version",
-        "is_flexible",
-        "suffix",
-    )
 
     def __init__(
         self,
@@ -119,13 +100,15 @@ class ProduceRequestTemplate:
         topic_id: UUID,
         partition: int,
     ) -> None:
-        self._version = version
-        self._client_id = client_id
-        self._acks = acks
-        self._timeout_ms = timeout_ms
-        self._topic = topic
-        self._topic_id = topic_id
-        self._partition = partition
+        self._encode = partial(
+            encode_produce_request,
+            version,
+            client_id=client_id,
+            transactional_id=None,
+            acks=acks,
+            timeout_ms=timeout_ms,
+        )
+        self._place = (topic, topic_id, partition)
         (frame,) = self.render(0, ())
         self.is_flexible: bool = version >= _FIRST_FLEXIBLE
         self.suffix: bytes = _TAGS_AFTER if self.is_flexible else b""
@@ -145,16 +128,9 @@ class ProduceRequestTemplate:
 
     def render(self, correlation_id: int, records: Sequence[Buffer]) -> list[Buffer]:
         """Return the frame with the pieces of a batch in it, uncopied."""
-        partitions = [ProducePartition(self._partition, records)]
-        return encode_produce_request(
-            self._version,
-            correlation_id,
-            self._client_id,
-            transactional_id=None,
-            acks=self._acks,
-            timeout_ms=self._timeout_ms,
-            topics=[ProduceTopic(self._topic, self._topic_id, partitions)],
-        )
+        topic, topic_id, partition = self._place
+        topics = [ProduceTopic(topic, topic_id, [ProducePartition(partition, records)])]
+        return self._encode(correlation_id, topics=topics)
 
 
 @lru_cache(maxsize=16)
@@ -180,15 +156,17 @@ def _head(
 
 
 @lru_cache(maxsize=1024)
-def _compact_name(name: str) -> bytes:
+def _name(name: str, is_flexible: bool) -> bytes:
     out = bytearray()
-    write_compact_string(out, name)
+    write = write_compact_string if is_flexible else write_string
+    write(out, name)
     return bytes(out)
 
 
 def _topic(version: int, name: str, topic_id: UUID) -> bytes:
-    """Return what names a topic from version 9 on."""
-    return topic_id.bytes if version >= FIRST_BY_TOPIC_ID else _compact_name(name)
+    """Return what names a topic in this version."""
+    by_id = version >= FIRST_BY_TOPIC_ID
+    return topic_id.bytes if by_id else _name(name, version >= _FIRST_FLEXIBLE)
 
 
 def _add_records(
@@ -212,37 +190,28 @@ def _sealed(head: bytearray, buffers: Sequence[Buffer | bytearray]) -> list[Buff
     return [bytes(each) if isinstance(each, bytearray) else each for each in buffers if each]
 
 
-def _classic(head: bytearray, topics: Sequence[ProduceTopic]) -> list[Buffer | bytearray]:
-    """Return the frame's buffers; its size is still to be set: versions 0 to 8."""
-    buffers: list[Buffer | bytearray] = []
-    tail = head
-    write_length32(tail, len(topics))
-    for name, _, partitions in topics:
-        write_string(tail, name)
-        write_length32(tail, len(partitions))
-        for index, records in partitions:
-            tail += _INDEX_SIZE.pack(index, sum(map(len, records)))
-            tail = _add_records(records, buffers, tail)
-    buffers.append(tail)
-    return buffers
-
-
-def _flexible(
+def _with_topics(
     head: bytearray, version: int, topics: Sequence[ProduceTopic]
 ) -> list[Buffer | bytearray]:
-    """Return the same from version 9 on: compact lengths, an empty tagged section per struct."""
+    """Return the frame's buffers; its size is still to be set.
+
+    From version 9 on lengths are compact, and each struct has an empty tagged section.
+    """
+    is_flexible = version >= _FIRST_FLEXIBLE
+    write_length = write_compact_length if is_flexible else write_length32
+    no_tags = b"\0" if is_flexible else b""
     buffers: list[Buffer | bytearray] = []
     tail = head
-    write_compact_length(tail, len(topics))
+    write_length(tail, len(topics))
     for name, topic_id, partitions in topics:
         tail += _topic(version, name, topic_id)
-        write_compact_length(tail, len(partitions))
+        write_length(tail, len(partitions))
         for index, records in partitions:
             tail += _INDEX.pack(index)
-            write_compact_length(tail, sum(map(len, records)))
+            write_length(tail, sum(map(len, records)))
             tail = _add_records(records, buffers, tail)
-            tail.append(0)
-        tail.append(0)
-    tail.append(0)
+            tail += no_tags
+        tail += no_tags
+    tail += no_tags
     buffers.append(tail)
     return buffers
