@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 from aioproducer import errors
 from aioproducer._util.clock import Deadline
 from aioproducer.blocking.handle import DeliveryHandle, Refused, RefusedGroup
-from aioproducer.core.batching.outgoing import RecordParts
+from aioproducer.core.batching.batch import RecordParts
 from aioproducer.metrics.totals import FailedBatch
 from aioproducer.runtime.send.appender import LOSSES
 from aioproducer.runtime.send.validation import partitioner_error

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterable, Awaitable, Callable, Iterable
 from typing import TypeVar, cast
 
 from aioproducer._util.arguments import is_asynchronous
-from aioproducer.core.batching.outgoing import RecordParts
+from aioproducer.core.batching.batch import RecordParts
 from aioproducer.core.metadata.cluster import missing_topic_error
 from aioproducer.errors import IllegalStateError, KafkaError, TransactionAbortableError
 from aioproducer.records.arrow import ArrowColumns, ArrowSource

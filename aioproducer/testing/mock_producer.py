@@ -54,7 +54,7 @@ from aioproducer.types import (
 )
 
 if TYPE_CHECKING:
-    from aioproducer.core.batching.outgoing import RecordParts
+    from aioproducer.core.batching.batch import RecordParts
     from aioproducer.runtime.send.pending import PendingParts
     from aioproducer.runtime.tasks.transactions import TransactionTask
 

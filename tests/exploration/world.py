@@ -14,9 +14,8 @@ from uuid import UUID
 
 from aioproducer._util.backoff import ExponentialBackoff
 from aioproducer.core.batching.accumulator import AccumulatorSettings, RecordAccumulator
-from aioproducer.core.batching.batch import BatchOutcome, ProducerBatch
+from aioproducer.core.batching.batch import BatchOutcome, OutgoingRecord, ProducerBatch
 from aioproducer.core.batching.buffer_pool import BufferPool, MemoryRequest
-from aioproducer.core.batching.outgoing import OutgoingRecord
 from aioproducer.core.batching.partitioners import NodeLatencies
 from aioproducer.core.driver import Driver, Turns
 from aioproducer.core.metadata.cluster import ZERO_ID

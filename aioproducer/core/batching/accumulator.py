@@ -27,7 +27,7 @@ from aioproducer.records.batch import HEADER_SIZE
 from aioproducer.types import TopicPartition
 
 if TYPE_CHECKING:
-    from aioproducer.core.batching.outgoing import OutgoingRecord
+    from aioproducer.core.batching.batch import OutgoingRecord
     from aioproducer.core.metadata.metadata import Metadata
 
 _FIRST_SIZE = 4096

@@ -1,4 +1,4 @@
-"""ProducerBatch: records of one partition, from the first append to the outcome.
+"""ProducerBatch: records of one partition, from `OutgoingRecord`s to the outcome.
 
     OPEN --close()--> CLOSED --pin()--> (in flight) --unpin()--> CLOSED ... --complete()--> done
 
@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import InitVar, dataclass, field
 from types import MappingProxyType
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple
 from uuid import UUID
 
 from aioproducer.errors import IllegalStateError, KafkaError
@@ -24,7 +24,13 @@ from aioproducer.records import RecordBatchBuilder
 from aioproducer.records.batch import HEADER_SIZE, EncodedBatch
 from aioproducer.records.message_set import EncodedMessageSet, records_of
 from aioproducer.records.reader import DecodedRecord
-from aioproducer.types import HeaderPairs, Persistence, TimestampType, TopicPartition
+from aioproducer.types import (
+    HeaderPairs,
+    Persistence,
+    TimestampType,
+    TopicMetadata,
+    TopicPartition,
+)
 
 NO_PARTITION = -1
 """The partition of records whose topic has no metadata yet."""
@@ -79,13 +85,35 @@ def outcome_at(base_offset: int, stamped: int, log_start: int) -> BatchOutcome:
     )
 
 
-class SerializedRecord(Protocol):
-    """The parts of a record that are written to a batch."""
+RecordParts = tuple[Any, bytes | None, bytes | None, HeaderPairs, int | None, int | None]
+"""Topic, key, value, headers, partition and timestamp in ms of a serialized record.
 
+An interceptor may have set any object as the topic; a row of a bulk call may have none.
+"""
+
+OnOpened = Callable[["ProducerBatch"], None] | None
+"""Called with the batch that is opened for a record, if any."""
+
+
+@dataclass(slots=True, eq=False, repr=False)
+class OutgoingRecord:
+    """A checked record on its way into a batch.
+
+    `partition` is None until the sticky partitioner has chosen; `size` bounds the bytes of a batch
+    of this record alone, header included. `on_opened` is set by a call that has more records to
+    add: it receives the batch that is opened for the record, which is not sent before it is full or
+    the call ends its `gathering`. `is_awaited` is set if its sender waits for the outcome at once.
+    """
+
+    meta: TopicMetadata
+    partition: int | None
     timestamp_ms: int
     key: bytes | None
     value: bytes | None
     headers: HeaderPairs
+    size: int
+    on_opened: OnOpened = None
+    is_awaited: bool = field(default=False, kw_only=True)
 
 
 @dataclass(slots=True, eq=False, repr=False)
@@ -189,7 +217,7 @@ class ProducerBatch:
         """Number of awaited records: listeners without those of `add_observer`."""
         return len(self.listeners) - self._observers
 
-    def try_append(self, record: SerializedRecord) -> bool:
+    def try_append(self, record: OutgoingRecord) -> bool:
         """Append one record; return False if the batch is closed or has no room.
 
         The batch is full from then on, and after the last record that it can take.

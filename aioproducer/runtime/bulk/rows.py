@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Protocol
 from aioproducer.records.bulk import Rows
 
 if TYPE_CHECKING:
-    from aioproducer.core.batching.outgoing import RecordParts
+    from aioproducer.core.batching.batch import RecordParts
     from aioproducer.runtime.send.pending import PendingParts
 
 

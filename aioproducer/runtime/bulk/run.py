@@ -46,8 +46,7 @@ from aioproducer.runtime.send.validation import refusal_of
 from aioproducer.types import TopicPartition
 
 if TYPE_CHECKING:
-    from aioproducer.core.batching.batch import ProducerBatch
-    from aioproducer.core.batching.outgoing import RecordParts
+    from aioproducer.core.batching.batch import ProducerBatch, RecordParts
     from aioproducer.runtime.bulk.rows import RowSource
     from aioproducer.runtime.delivery import Delivery
     from aioproducer.runtime.engine import ProducerEngine

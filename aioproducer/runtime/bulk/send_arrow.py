@@ -26,7 +26,7 @@ from aioproducer.runtime.observability.interceptors import InterceptedRows
 from aioproducer.types import HeaderPairs
 
 if TYPE_CHECKING:
-    from aioproducer.core.batching.outgoing import RecordParts
+    from aioproducer.core.batching.batch import RecordParts
     from aioproducer.runtime.engine import ProducerEngine
     from aioproducer.runtime.send.appender import RecordAppender
 

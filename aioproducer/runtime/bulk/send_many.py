@@ -27,7 +27,7 @@ from aioproducer.serializers.calling import Prepare, is_plain
 from aioproducer.types import Record
 
 if TYPE_CHECKING:
-    from aioproducer.core.batching.outgoing import RecordParts
+    from aioproducer.core.batching.batch import RecordParts
     from aioproducer.records._pure_bulk import Bounds
     from aioproducer.runtime.engine import ProducerEngine
 

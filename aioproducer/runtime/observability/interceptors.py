@@ -26,8 +26,7 @@ from aioproducer.serializers.calling import header_pairs
 from aioproducer.types import HeaderPairs, HeadersInput, Record, RecordMetadata, TimestampType
 
 if TYPE_CHECKING:
-    from aioproducer.core.batching.batch import ProducerBatch
-    from aioproducer.core.batching.outgoing import RecordParts
+    from aioproducer.core.batching.batch import ProducerBatch, RecordParts
     from aioproducer.runtime.bulk.rows import ReadyRows
     from aioproducer.runtime.delivery import Delivery
     from aioproducer.serializers.calling import Prepare

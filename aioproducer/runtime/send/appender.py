@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from aioproducer.core.batching.outgoing import OnOpened, OutgoingRecord, RecordParts
+from aioproducer.core.batching.batch import OnOpened, OutgoingRecord, RecordParts
 from aioproducer.errors import (
     AuthorizationError,
     BufferExhaustedError,

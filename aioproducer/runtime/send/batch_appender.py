@@ -12,8 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from aioproducer.core.batching.batch import ProducerBatch
-from aioproducer.core.batching.outgoing import OnOpened, OutgoingRecord
+from aioproducer.core.batching.batch import OnOpened, OutgoingRecord, ProducerBatch
 from aioproducer.core.batching.partitioners import BuiltInPartitioner
 from aioproducer.errors import KafkaError, SerializationError
 from aioproducer.records.batch import HEADER_SIZE

@@ -14,8 +14,7 @@ from collections.abc import Collection
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
-from aioproducer.core.batching.batch import NO_PARTITION, ProducerBatch
-from aioproducer.core.batching.outgoing import OutgoingRecord, RecordParts
+from aioproducer.core.batching.batch import NO_PARTITION, OutgoingRecord, ProducerBatch, RecordParts
 from aioproducer.core.metadata.cluster import ZERO_ID
 from aioproducer.errors import InvalidPartitionError, KafkaError
 from aioproducer.records import record_size_bound

@@ -6,7 +6,7 @@ from collections.abc import Generator
 from dataclasses import dataclass
 from typing import Any
 
-from aioproducer.core.batching.outgoing import RecordParts
+from aioproducer.core.batching.batch import RecordParts
 from aioproducer.serializers.calling import PendingRecord
 from aioproducer.types import HeaderPairs
 

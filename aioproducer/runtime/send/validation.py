@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Final
 from aioproducer._util import log
 from aioproducer._util.arguments import index_of
 from aioproducer._util.printable import exception_without_data, repr_of
+from aioproducer.core.batching.batch import OutgoingRecord
 from aioproducer.core.batching.buffer_pool import BufferPool
-from aioproducer.core.batching.outgoing import OutgoingRecord
 from aioproducer.errors import (
     InvalidPartitionError,
     KafkaError,

@@ -9,9 +9,8 @@ from uuid import UUID
 
 from aioproducer._util.backoff import ExponentialBackoff
 from aioproducer.core.batching.accumulator import AccumulatorSettings, RecordAccumulator
-from aioproducer.core.batching.batch import ProducerBatch
+from aioproducer.core.batching.batch import OutgoingRecord, ProducerBatch
 from aioproducer.core.batching.buffer_pool import BufferPool
-from aioproducer.core.batching.outgoing import OutgoingRecord
 from aioproducer.core.batching.partitioners import NodeLatencies
 from aioproducer.core.metadata.metadata import Metadata
 from aioproducer.core.sending.actions import Dispatch, RequestIdentity

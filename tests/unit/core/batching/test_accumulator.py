@@ -7,8 +7,7 @@ from math import inf
 import pytest
 
 from aioproducer.core.batching.accumulator import AccumulatorSettings
-from aioproducer.core.batching.batch import BatchOutcome, ProducerBatch
-from aioproducer.core.batching.outgoing import OutgoingRecord
+from aioproducer.core.batching.batch import BatchOutcome, OutgoingRecord, ProducerBatch
 from aioproducer.core.sending.idempotence import ProducerIdentity, Sequencer
 from aioproducer.records.batch import HEADER_SIZE
 from aioproducer.types import TopicPartition

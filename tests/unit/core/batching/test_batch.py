@@ -7,8 +7,7 @@ from uuid import UUID
 
 import pytest
 
-from aioproducer.core.batching.batch import BatchOutcome, ProducerBatch, outcome_at
-from aioproducer.core.batching.outgoing import OutgoingRecord
+from aioproducer.core.batching.batch import BatchOutcome, OutgoingRecord, ProducerBatch, outcome_at
 from aioproducer.errors import (
     IllegalStateError,
     InvalidRecordError,

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from aioproducer.core.batching.batch import NO_PARTITION, BatchOutcome, ProducerBatch
-from aioproducer.core.batching.outgoing import OutgoingRecord
+from aioproducer.core.batching.batch import (
+    NO_PARTITION,
+    BatchOutcome,
+    OutgoingRecord,
+    ProducerBatch,
+)
 from aioproducer.errors import NodeDisconnectedError
 from aioproducer.types import TopicPartition
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from aioproducer.core.batching.batch import ProducerBatch
-from aioproducer.core.batching.outgoing import OutgoingRecord
+from aioproducer.core.batching.batch import OutgoingRecord, ProducerBatch
 from aioproducer.core.sending import produce_answers
 from aioproducer.core.sending.idempotence import ProducerIdentity, Sequencer
 from aioproducer.core.sending.produce_rules import action_for

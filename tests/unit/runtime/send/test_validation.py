@@ -7,8 +7,8 @@ from uuid import UUID
 import numpy
 import pytest
 
+from aioproducer.core.batching.batch import OutgoingRecord
 from aioproducer.core.batching.buffer_pool import BufferPool
-from aioproducer.core.batching.outgoing import OutgoingRecord
 from aioproducer.errors import InvalidPartitionError, RecordTooLargeError, SerializationError
 from aioproducer.records import record_size_bound
 from aioproducer.records.batch import HEADER_SIZE
