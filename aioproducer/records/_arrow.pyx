@@ -95,7 +95,6 @@ cdef class ArrowSource:
         return 0
 
     def next(self):
-        """See `arrow.py`."""
         cdef ArrowChunk chunk = ArrowChunk.__new__(ArrowChunk)
         cdef int code
         if self.busy:
@@ -119,7 +118,6 @@ cdef class ArrowSource:
         return chunk
 
     def close(self):
-        """Releases what is not read; while `next` runs elsewhere, when that has ended."""
         if self.busy:
             self.closing = True
         else:

@@ -3,8 +3,8 @@
 """Many records into open batches: the native inner loop of bulk sending.
 
 Owns: which open batch a row goes to, which rows a batch got, the loop over plain Python items. Not
-here: how batches are opened, sent or answered. `_pure_bulk.py` is the pure fallback; `bulk.py` has
-the contract of both.
+here: how batches are opened, sent or answered. `_pure_bulk.py` is the pure fallback, and has the
+docstrings; `bulk.py` has the contract of both.
 
 Ownership and lifetime
 - A `Share` keeps its builder alive, and an `OpenBatches` its shares: the pointers of a `Place` stay
@@ -25,11 +25,10 @@ from aioproducer.records._native cimport (
     RecordBatchBuilder,
     blob_size,
     headers_size,
+    integer_of,
 )
 
 cdef extern from "Python.h":
-    int PyLong_CheckExact(object number) noexcept
-    int64_t PyLong_AsLongLongAndOverflow(object number, int *overflow) except? -1
     PyObject *PyTuple_GET_ITEM(object items, Py_ssize_t index) noexcept
 
 cdef enum:
@@ -55,29 +54,24 @@ cdef class Share:
         free(self.place.runs)
 
     def add(self, int64_t row, int32_t index, /):
-        """Notes a record that was appended otherwise."""
         if not reserve_run(&self.place):
             raise MemoryError
         note(&self.place, row, index)
 
     @property
     def records(self):
-        """The number of the call's records in the batch."""
         return self.place.records
 
     @property
     def first_index(self):
-        """The lowest index in the batch that a record of the call has."""
         return self.place.runs[0].index
 
     @property
     def last_index(self):
-        """The highest one."""
         cdef Run *last = self.place.runs + self.place.run_count - 1
         return last.index + last.count - 1
 
     def runs(self):
-        """`(row, index, count)` for rows that follow one another in the batch too."""
         cdef Py_ssize_t number
         cdef Run *run
         found = []
@@ -105,14 +99,12 @@ cdef class OpenBatches:
         free(self.spread.places)
 
     def add_batch(self, Py_ssize_t partition, Share share not None, /):
-        """Rows of this partition go to the batch of `share` from now on."""
         if not 0 <= partition < self.spread.partitions:
             raise IndexError(partition)
         self.shares[partition] = share
         self.spread.places[partition] = &share.place
 
     def stick(self, Py_ssize_t partition, int64_t room, /):
-        """Rows that nothing else decides go to this partition while less than `room` is used."""
         if partition >= self.spread.partitions:
             raise IndexError(partition)
         self.spread.sticky_partition = partition
@@ -120,7 +112,6 @@ cdef class OpenBatches:
         self.spread.sticky_used = 0
 
     def take_sticky_bytes(self):
-        """Ends `stick`: how much was used, in bytes."""
         cdef int64_t used = self.spread.sticky_used
         self.spread.sticky_partition = -1
         self.spread.sticky_room = self.spread.sticky_used = 0
@@ -132,16 +123,6 @@ cdef inline object part_of(object item, Py_ssize_t number):
     if not PyTuple_CheckExact(item):
         return item if number == 1 else None
     return <object> PyTuple_GET_ITEM(item, number) if number < PyTuple_GET_SIZE(item) else None
-
-
-cdef int64_t integer_of(object number) except? -1:
-    """An int that is not negative; -1 for anything else."""
-    cdef int overflow = 0
-    cdef int64_t found
-    if not PyLong_CheckExact(number):
-        return -1
-    found = PyLong_AsLongLongAndOverflow(number, &overflow)
-    return -1 if overflow or found < 0 else found
 
 
 cdef inline bint is_payload(object payload) noexcept:
@@ -219,7 +200,6 @@ def fill_items(
     int64_t budget,
     /,
 ):
-    """See `bulk.py`."""
     cdef Py_ssize_t index = start
     cdef int64_t written
     if batches is None:

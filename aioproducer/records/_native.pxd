@@ -7,6 +7,10 @@ from cpython.bytes cimport PyBytes_GET_SIZE
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
 from libc.string cimport memcpy
 
+cdef extern from "Python.h":
+    int PyLong_CheckExact(object number) noexcept
+    int64_t PyLong_AsLongLongAndOverflow(object number, int *overflow) noexcept
+
 cdef enum:
     HEADER_SIZE = 61
     # Java: DefaultRecord.MAX_RECORD_OVERHEAD = length (5) + attributes (1) + timestamp (10) +
@@ -50,6 +54,15 @@ cdef inline Py_ssize_t blob_size(object blob) noexcept:
         return 1
     length = PyBytes_GET_SIZE(blob)
     return varint_size(<uint64_t> length << 1) + length
+
+
+cdef inline int64_t integer_of(object number) noexcept:
+    """An int that is not negative; -1 for anything else."""
+    cdef int overflow = 0
+    cdef int64_t found = -1
+    if PyLong_CheckExact(number):
+        found = PyLong_AsLongLongAndOverflow(number, &overflow)
+    return -1 if overflow or found < 0 else found
 
 
 cdef Py_ssize_t headers_size(object headers) except -1

@@ -3,8 +3,9 @@
 """The native core: records encoded straight into the batch's buffer, and the murmur2 hash.
 
 Owns: the hot path of the library, `RecordBatchBuilder.try_append`, and the request of a record that
-is sent directly. Not here: compression, sockets. `_pure.py` is the pure fallback: same names, same bytes,
-same errors. What takes several arguments takes them by position: names would make the wheel larger.
+is sent directly. Not here: compression, sockets. `_pure.py` is the pure fallback, and has the
+docstrings: same names, same bytes, same errors. What takes several arguments takes them by
+position: names would make the wheel larger.
 
 Invariants:
 - everything that can fail happens in the measuring pass; the writing pass cannot fail, so a record
@@ -129,7 +130,6 @@ cdef class RecordBatchBuilder:
             PyBuffer_Release(&self.buffer)
 
     def try_append(self, object timestamp_ms, object key, object value, object headers, /):
-        """Append one record and return its index in the batch, -1 when the buffer has no room."""
         cdef int64_t timestamp = checked_timestamp(timestamp_ms)
         if key is not None and not PyBytes_Check(key):
             key = payload_bytes("key", key)
@@ -178,7 +178,6 @@ cdef class RecordBatchBuilder:
         return index
 
     def move_to(self, object buffer):
-        """Go on in a larger buffer, with the records so far copied, and let go of the old one."""
         cdef Py_buffer larger
         if not isinstance(buffer, bytearray):
             raise buffer_error(buffer)
@@ -193,12 +192,10 @@ cdef class RecordBatchBuilder:
         self.capacity = min(larger.len, <Py_ssize_t> INT32_MAX - HEADER_SIZE)
 
     def close(self):
-        """Take no more records, and let go of `owner`."""
         self.capacity = 0
         self.owner = None
 
     def release(self):
-        """Let go of the buffer too; the records are gone."""
         self.close()
         if self.has_buffer:
             self.has_buffer = False
@@ -207,7 +204,6 @@ cdef class RecordBatchBuilder:
             PyBuffer_Release(&self.buffer)
 
     def body(self):
-        """The bytes of the records appended so far, a view of the buffer."""
         if not self.has_buffer:
             raise released_error()
         return memoryview(<object> self.buffer.obj)[: self.size]
@@ -226,7 +222,6 @@ cdef uint8_t *put_int(uint8_t *out, uint64_t value, Py_ssize_t size) noexcept:
 
 def single_record_request(RecordBatchBuilder builder not None, bytes prefix, bytes suffix, bint is_flexible,
                   int64_t producer_id, int16_t producer_epoch, int32_t base_sequence, /):
-    """See `_pure.py`."""
     global crc32c
     cdef Py_ssize_t size = HEADER_SIZE + builder.size
     cdef Py_ssize_t total = len(prefix) + len(suffix) + size + (
@@ -265,10 +260,6 @@ def single_record_request(RecordBatchBuilder builder not None, bytes prefix, byt
 
 
 def record_size_bound(object key, object value, object headers, /):
-    """The most bytes one record can take in any batch, all varints included.
-
-    Java: `DefaultRecord.recordSizeUpperBound`.
-    """
     return (
         MAX_RECORD_OVERHEAD
         + payload_size("key", key)
@@ -328,12 +319,10 @@ cdef int32_t murmur2_of(object data) except? -1:
 
 
 def murmur2(object data):
-    """Java's `Utils.murmur2`: a signed 32-bit hash."""
     return murmur2_of(data)
 
 
 def murmur2_partition(object key, Py_ssize_t partition_count, /):
-    """The partition Java's default partitioner gives `key` (`BuiltInPartitioner`)."""
     if partition_count == 0:
         raise ZeroDivisionError("a topic without partitions has none for a key")
     return (murmur2_of(key) & 0x7FFFFFFF) % partition_count

@@ -130,7 +130,6 @@ cdef class Receipt:
         )
 
     cpdef metadata(self, Delivery delivery, int32_t place):
-        """Return the `RecordMetadata` of the record with index `place` in the batch."""
         global last_metadata
         cdef object metadata = writable_metadata()
         set_item(metadata, 0, self.topic)
@@ -170,7 +169,6 @@ cdef object writable_metadata():
 
 
 def decode_plain_acknowledgement(bytes prefix, bytes suffix, data, /):
-    """See `_delivery_py.py`."""
     cdef Py_ssize_t at = len(prefix)
     cdef const uint8_t *seen
     cdef int64_t base_offset, stamped, log_start
@@ -329,7 +327,6 @@ cdef class Callbacks:
             due = following
 
     def take(self):
-        """Return the callbacks with their contexts, which are not to be called again."""
         cdef Callbacks each = self
         cdef list taken = []
         while each is not None:
@@ -391,7 +388,6 @@ cdef class Wait:
         return resumed(self, None, wait_resume)
 
     def send(self, value):
-        """See `collections.abc.Coroutine`."""
         return resumed(self, value, wait_resume)
 
     def throw(self, kind, value=None, traceback=None, /):

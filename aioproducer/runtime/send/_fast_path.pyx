@@ -2,8 +2,8 @@
 # cython: binding=False, embedsignature=False, auto_pickle=False
 """The fast path of `send()` in native code: from arguments to an appended record.
 
-`_fast_path_py.py` is the pure-Python implementation and has the contract. Also here: the object
-that `producer.send(...)` returns (`SendCall`). Of other native code only
+`_fast_path_py.py` is the pure-Python implementation and has the contract and the docstrings. Also
+here: the object that `producer.send(...)` returns (`SendCall`). Of other native code only
 `aioproducer.records._native` and `_delivery.pyx` are used.
 
 Ownership and lifetime
@@ -31,6 +31,7 @@ from aioproducer.records._native cimport (
     RecordBatchBuilder,
     blob_size,
     headers_size,
+    integer_of,
     murmur2_of,
 )
 from aioproducer.runtime.delivery._delivery cimport (
@@ -60,8 +61,6 @@ cdef extern from "Python.h":
     object PyMethod_New(object function, object instance)
     object PyObject_Vectorcall(object called, PyObject *const *args, size_t flags, PyObject *names)
     Py_ssize_t PyVectorcall_NARGS(size_t flags) noexcept
-    int PyLong_CheckExact(object number) noexcept
-    int64_t PyLong_AsLongLongAndOverflow(object number, int *overflow) except? -1
     unsigned long PyThread_get_thread_ident()
 
 cdef extern from *:
@@ -96,7 +95,6 @@ cdef int64_t SECONDS_START = SECONDS.start, SECONDS_END = SECONDS.stop
 
 
 def wall_clock_ms():
-    """Return the milliseconds since the epoch: the default timestamp of records."""
     return utc_ms()
 
 
@@ -117,12 +115,8 @@ cdef class TopicState:
 
     cdef Py_ssize_t partition_number(self, number) except -2:
         """Return a partition of the topic as a C number; -1 if it is none."""
-        cdef int overflow = 0
-        cdef int64_t found
-        if not PyLong_CheckExact(number):
-            return -1
-        found = PyLong_AsLongLongAndOverflow(number, &overflow)
-        return -1 if overflow or not 0 <= found < len(self.builders) else found
+        cdef int64_t found = integer_of(number)
+        return found if found < len(self.builders) else -1
 
     cdef use_sticky_partition(self):
         if self.sticky is not None:
@@ -186,13 +180,11 @@ cdef class FastPath:
     def append(
         self, topic, value, key, headers, partition, timestamp_ms, bint awaited=False, /
     ):
-        """Append a record; return None when the slow path has to take it."""
         return self.try_append(
             topic, value, key, headers, partition, timestamp_ms, True, awaited
         )
 
     def append_nowait(self, topic, value, key, headers, partition, timestamp_ms, /):
-        """Append a record for a caller that cannot yield to the event loop."""
         return self.try_append(
             topic, value, key, headers, partition, timestamp_ms, False, False
         )
@@ -202,7 +194,6 @@ cdef class FastPath:
         cdef TopicState state
         cdef Py_ssize_t contents, number
         cdef int64_t timestamp
-        cdef int overflow = 0
         cdef bint is_sticky = False, is_chosen = False
         cdef object delivery
         if (
@@ -250,14 +241,10 @@ cdef class FastPath:
 
         if timestamp_ms is None:
             timestamp = utc_ms() if self.wall_ms is None else self.wall_ms()
-        elif PyLong_CheckExact(timestamp_ms):
-            timestamp = PyLong_AsLongLongAndOverflow(timestamp_ms, &overflow)
-            if overflow or timestamp < SECONDS_END and (
-                timestamp < 0 or timestamp >= SECONDS_START
-            ):
-                return None
         else:
-            return None
+            timestamp = integer_of(timestamp_ms)
+            if timestamp < 0 or SECONDS_START <= timestamp < SECONDS_END:
+                return None
         if is_chosen:
             number = self.chosen_partition(state, key, value)
             if number < 0:
@@ -326,7 +313,6 @@ cdef class FastPath:
 
     cpdef delivery(self, batch, int32_t index, int64_t timestamp_ms, int32_t key_size,
                    int32_t value_size):
-        """Count a record that was appended; return its `Delivery`."""
         cdef Delivery delivery = Delivery.__new__(Delivery)
         self.appended += 1
         self.records_this_turn += 1
@@ -355,7 +341,6 @@ cdef class FastPath:
         return state
 
     def use_batch(self, meta, batch, sticky, /):
-        """See `_fast_path_py.FastPath`."""
         cdef TopicState state = self.topics.get(meta.name)
         cdef RecordBatchBuilder builder
         cdef Py_ssize_t partition
@@ -382,7 +367,6 @@ cdef class FastPath:
             state.use_sticky_partition()
 
     def use_spare(self, batch, /):
-        """See `_fast_path_py.FastPath`."""
         cdef object place = batch.topic_partition
         cdef TopicState state = self.topics.get(place.topic)
         cdef RecordBatchBuilder builder = batch.builder
@@ -398,25 +382,21 @@ cdef class FastPath:
         state.builders[partition] = builder
 
     def count_sticky_bytes(self, topic):
-        """Add the bytes counted here to the topic's built-in partitioner."""
         cdef TopicState state = self.topics.get(topic)
         if state is not None:
             state.count_sticky_bytes()
 
     def drop_topic(self, topic):
-        """Drop the state of a topic."""
         self.count_sticky_bytes(topic)
         self.topics.pop(topic, None)
         self.recent = None
 
     def retain(self, topics):
-        """Drop the state of all topics but these."""
         for topic in list(self.topics):
             if topic not in topics:
                 self.drop_topic(topic)
 
     def close(self):
-        """Accept no more records."""
         self.open = False
         self.topics.clear()
         self.recent = self.spare = None
@@ -454,7 +434,6 @@ cdef class SendMethod:
 
 
 def install_native_send(cls, str name, function, bint waits, /):
-    """See `_fast_path_py.py`."""
     cdef SendMethod method
     if getattr(cls, name) is function:
         method = SendMethod.__new__(SendMethod)
@@ -535,11 +514,9 @@ cdef class SendCall:
         return resumed(self, None, call_resume)
 
     def send(self, value):
-        """See `collections.abc.Coroutine`."""
         return resumed(self, value, call_resume)
 
     def throw(self, kind, value=None, traceback=None, /):
-        """See `collections.abc.Coroutine`."""
         if self.state != DELEGATED:
             self.state = OVER
             raise thrown(kind, value, traceback)
@@ -551,7 +528,6 @@ cdef class SendCall:
             raise
 
     def close(self):
-        """See `collections.abc.Coroutine`."""
         if self.state == DELEGATED:
             self.inner.close()
             self.inner = None
