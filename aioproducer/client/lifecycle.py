@@ -19,12 +19,7 @@ from aioproducer._util import log
 from aioproducer._util.arguments import timeout_of
 from aioproducer._util.forks import at_fork
 from aioproducer.config import ProducerConfig
-from aioproducer.errors import (
-    ForkedError,
-    IllegalStateError,
-    ProducerClosedError,
-    WrongLoopError,
-)
+from aioproducer.errors import ForkedError, IllegalStateError, ProducerClosedError, WrongLoopError
 from aioproducer.runtime.native import missing_core, warn_once
 from aioproducer.runtime.tasks.closing import silence
 
@@ -291,7 +286,5 @@ def _after_fork_in_child() -> None:
 
 
 at_fork(
-    before=_before_fork,
-    after_in_parent=_tasks_at_fork.clear,
-    after_in_child=_after_fork_in_child,
+    before=_before_fork, after_in_parent=_tasks_at_fork.clear, after_in_child=_after_fork_in_child
 )

@@ -230,8 +230,6 @@ class Producer(BulkSendMixin, TransactionsMixin, MetricsMixin):
         engine = self._usable()
         await engine.warm_up(topics, self._block_deadline(engine))
 
-    # -- private ---------------------------------------------------------------------------------
-
     def _refuse_unconnected(self) -> None:
         """Let calls raise `NotConnectedError` instead of waiting for `start(wait=False)`."""
         if self._engine is not None:

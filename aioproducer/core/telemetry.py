@@ -32,9 +32,7 @@ from aioproducer.metrics.otlp import Point
 if TYPE_CHECKING:
     from random import Random
 
-    from aioproducer.wire.messages.telemetry import (
-        GetTelemetrySubscriptionsResponse,
-    )
+    from aioproducer.wire.messages.telemetry import GetTelemetrySubscriptionsResponse
 
 DEFAULT_INTERVAL_S = 300.0
 """Interval while no broker has set one (Java: `DEFAULT_PUSH_INTERVAL_MS`)."""
@@ -140,8 +138,6 @@ class Telemetry:
             # Accepted, too large or throttled: keep the subscription and the interval.
             self.wait_for_push(now)
         return not error_code
-
-    # -- private ---------------------------------------------------------------------------------
 
     def _subscribe(self, answer: GetTelemetrySubscriptionsResponse, now: float) -> None:
         if self.client_instance_id == _NO_ID:

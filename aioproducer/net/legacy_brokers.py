@@ -71,8 +71,4 @@ def ranges_of_old_broker(release: str) -> Ranges | None:
         return None
     # A 0.8 broker accepts Produce v1 and answers it in the format of v0.
     produce = 1 if number >= _FIRST_WITH_THROTTLE_TIMES else 0
-    return {
-        ApiKey.PRODUCE: (0, produce),
-        ApiKey.LIST_OFFSETS: (0, 0),
-        ApiKey.METADATA: (0, 0),
-    }
+    return {ApiKey.PRODUCE: (0, produce), ApiKey.LIST_OFFSETS: (0, 0), ApiKey.METADATA: (0, 0)}

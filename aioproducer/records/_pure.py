@@ -129,12 +129,7 @@ class RecordBatchBuilder:
         self.owner: object = None
 
     def try_append(
-        self,
-        timestamp_ms: int,
-        key: Payload | None,
-        value: Payload | None,
-        headers: HeaderPairs,
-        /,
+        self, timestamp_ms: int, key: Payload | None, value: Payload | None, headers: HeaderPairs, /
     ) -> int:
         """Append one record and return its index in the batch, -1 when the buffer is full.
 

@@ -23,12 +23,7 @@ from aioproducer._util.printable import repr_of
 from aioproducer._util.secrets import cleared, hides_arguments, without_login
 from aioproducer._util.tasks import HOOK_ERRORS, is_cancelled
 from aioproducer.config.rules_security import PASSWORD_MECHANISMS, jaas_login
-from aioproducer.errors import (
-    AuthenticationError,
-    ConfigError,
-    KafkaConnectionError,
-    KafkaError,
-)
+from aioproducer.errors import AuthenticationError, ConfigError, KafkaConnectionError, KafkaError
 from aioproducer.errors.advice import ADVICE
 from aioproducer.errors.authorization import this_principal
 from aioproducer.net.security.sasl import CredentialsSource, Mechanism, fixed

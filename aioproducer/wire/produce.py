@@ -18,12 +18,7 @@ from uuid import UUID
 
 from aioproducer.errors import UnsupportedVersionError
 from aioproducer.wire.acknowledgement import FIRST_BY_TOPIC_ID, acknowledgement_start
-from aioproducer.wire.framing import (
-    CORRELATION_ID,
-    CORRELATION_ID_AT,
-    begin_request,
-    set_size,
-)
+from aioproducer.wire.framing import CORRELATION_ID, CORRELATION_ID_AT, begin_request, set_size
 from aioproducer.wire.messages.produce import ProduceRequest
 from aioproducer.wire.primitives import (
     UNENCODABLE,

@@ -85,10 +85,7 @@ class RecordAccumulator:
         self._queues: dict[str, dict[int, PartitionQueue]] = {}
         self._incomplete = IncompleteBatches(settings.delivery_timeout)
         self.readiness: Readiness = Readiness(
-            settings.linger,
-            metadata.leader_of,
-            lambda: self.expedited,
-            self._incomplete,
+            settings.linger, metadata.leader_of, lambda: self.expedited, self._incomplete
         )
         self._flushes = 0
         self.pinned: set[ProducerBatch] = set()
@@ -139,13 +136,7 @@ class RecordAccumulator:
                 self.pool.deallocate(buffer, before)
 
     def begin_batch(
-        self,
-        record: OutgoingRecord,
-        partition: int,
-        now: float,
-        *,
-        buffer: bytearray,
-        size: int,
+        self, record: OutgoingRecord, partition: int, now: float, *, buffer: bytearray, size: int
     ) -> ProducerBatch:
         """Return a batch with this record, to be passed to `enqueue` or `try_hand_out`.
 
@@ -195,11 +186,7 @@ class RecordAccumulator:
         return batch
 
     def part_of_early(
-        self,
-        where: TopicPartition,
-        records: Sequence[OutgoingRecord],
-        size: int,
-        created_at: float,
+        self, where: TopicPartition, records: Sequence[OutgoingRecord], size: int, created_at: float
     ) -> ProducerBatch:
         """Return a batch of one partition for records of `open_early`.
 
@@ -503,8 +490,6 @@ class RecordAccumulator:
         for topic_partition in {batch.topic_partition: None for batch in self.incomplete()}:
             if topic_partition.partition != NO_PARTITION:
                 self.readiness.replan(self._queue_of(*topic_partition))
-
-    # -- private ---------------------------------------------------------------------------------
 
     def _queue_of(self, topic: str, partition: int) -> PartitionQueue:
         partitions = self._queues.setdefault(topic, {})

@@ -24,13 +24,7 @@ from aioproducer.records import RecordBatchBuilder
 from aioproducer.records.batch import HEADER_SIZE, EncodedBatch
 from aioproducer.records.message_set import EncodedMessageSet, records_of
 from aioproducer.records.reader import DecodedRecord
-from aioproducer.types import (
-    HeaderPairs,
-    Persistence,
-    TimestampType,
-    TopicMetadata,
-    TopicPartition,
-)
+from aioproducer.types import HeaderPairs, Persistence, TimestampType, TopicMetadata, TopicPartition
 
 NO_PARTITION = -1
 """The partition of records whose topic has no metadata yet."""

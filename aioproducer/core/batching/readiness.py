@@ -261,8 +261,6 @@ class Readiness:
         self._ready[node_id].appendleft(queue)
         queue.placed = node_id
 
-    # -- private ---------------------------------------------------------------------------------
-
     def _plan(self, queue: PartitionQueue) -> tuple[float, bool]:
         """Return when a partition with batches is ready, and whether it lingers until then."""
         head = queue.batches[0]

@@ -49,9 +49,7 @@ _LONGEST_TOPIC_NAME = 249
 _TOPIC_NAME = re.compile(r"[a-zA-Z0-9._-]+")
 
 
-def usable_nodes(
-    described: Iterable[MetadataResponseBroker | NodeEndpoint],
-) -> dict[int, Node]:
+def usable_nodes(described: Iterable[MetadataResponseBroker | NodeEndpoint]) -> dict[int, Node]:
     """Return the brokers that can be dialled; negative ids are reserved for bootstrap servers.
 
     Host names are ASCII on the wire. The IDNA encoding of other text takes quadratic time.

@@ -343,8 +343,6 @@ class Metadata:
         self._notify()
         return True
 
-    # -- private ---------------------------------------------------------------------------------
-
     def _notify(self) -> None:
         if self.on_event is not None:
             self.on_event()

@@ -351,8 +351,6 @@ class Sequencer:
         self._on_given_up()
         return True
 
-    # -- private ---------------------------------------------------------------------------------
-
     def _partition(self, topic_partition: TopicPartition) -> _Partition:
         partition = self._partitions.get(topic_partition)
         if partition is None:

@@ -14,19 +14,9 @@ from enum import Enum
 from math import inf
 from typing import TYPE_CHECKING
 
-from aioproducer.core.sending.actions import (
-    Action,
-    Connect,
-    NodeView,
-    RequestIdentity,
-    recheck_at,
-)
+from aioproducer.core.sending.actions import Action, Connect, NodeView, RequestIdentity, recheck_at
 from aioproducer.core.sending.failures import as_lost_connection
-from aioproducer.errors import (
-    AuthorizationError,
-    KafkaError,
-    UnsupportedVersionError,
-)
+from aioproducer.errors import AuthorizationError, KafkaError, UnsupportedVersionError
 
 if TYPE_CHECKING:
     import random

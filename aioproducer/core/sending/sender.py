@@ -19,12 +19,7 @@ from math import inf
 from typing import TYPE_CHECKING
 
 from aioproducer.core.batching.accumulator import RecordAccumulator
-from aioproducer.core.batching.batch import (
-    NO_PARTITION,
-    BatchOutcome,
-    ProducerBatch,
-    outcome_at,
-)
+from aioproducer.core.batching.batch import NO_PARTITION, BatchOutcome, ProducerBatch, outcome_at
 from aioproducer.core.sending.actions import Action, Connect, Dispatch, NodeView
 from aioproducer.core.sending.failures import (
     as_lost_connection,
@@ -49,11 +44,7 @@ from aioproducer.core.sending.produce_answers import (
     named_record_errors,
     position_of,
 )
-from aioproducer.core.sending.produce_rules import (
-    NEVER_APPENDED,
-    ProduceAction,
-    action_for,
-)
+from aioproducer.core.sending.produce_rules import NEVER_APPENDED, ProduceAction, action_for
 from aioproducer.core.sending.producer_id import IdentityFailure, ProducerIdRequests
 from aioproducer.core.sending.reasons import Obstacle, Wait
 from aioproducer.core.transactions.rules import concurrent_backoff
@@ -397,8 +388,6 @@ class Sender:
         to a transport counts as possibly written. See `RecordAccumulator.end_all`.
         """
         self.accumulator.end_all(others, lambda batch: failure_outcome(batch, error, None, None))
-
-    # -- private ---------------------------------------------------------------------------------
 
     def _on_other_cluster(self) -> None:
         self.producer_id.on_other_cluster()

@@ -250,10 +250,7 @@ class CoordinatorSession:
         return True
 
     def _each_taken(
-        self,
-        request: TransactionalRequest,
-        answers: Mapping[TopicPartition, Answered],
-        now: float,
+        self, request: TransactionalRequest, answers: Mapping[TopicPartition, Answered], now: float
     ) -> list[TopicPartition]:
         """Return the accepted partitions; react to the gravest error of the others."""
         asked = [partition for partition in request.partitions if partition in answers]
@@ -288,11 +285,7 @@ class CoordinatorSession:
         )
         topic, partition = answer.topic_partition or (None, None)
         error = error_from_code(
-            answer.code,
-            answer.message,
-            topic=topic,
-            partition=partition,
-            node_id=request.node_id,
+            answer.code, answer.message, topic=topic, partition=partition, node_id=request.node_id
         )
         error = with_access(
             error,

@@ -551,8 +551,7 @@ class TransactionManager:
             outcome.__cause__ = error
         else:
             outcome = error.with_context(
-                persistence=Persistence.NOT_PERSISTED,
-                advice=joined(_NOT_COMMITTED, error.advice),
+                persistence=Persistence.NOT_PERSISTED, advice=joined(_NOT_COMMITTED, error.advice)
             )
         operation.finish(outcome)
         return operation

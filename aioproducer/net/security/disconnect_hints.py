@@ -15,9 +15,7 @@ def in_negotiation(error: KafkaError, *, uses_tls: bool) -> KafkaError:
     """Add a hint to a disconnect during ApiVersions."""
     if uses_tls:
         return _hinted(
-            error,
-            "the broker may not accept our certificate",
-            ADVICE["client-certificate-refused"],
+            error, "the broker may not accept our certificate", ADVICE["client-certificate-refused"]
         )
     return _hinted(error, "the port may be one for TLS", ADVICE["tls-expected"])
 

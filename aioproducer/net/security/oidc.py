@@ -32,12 +32,7 @@ from aioproducer._util.bounded_http import (
 )
 from aioproducer._util.bounded_json import decoded_object
 from aioproducer._util.printable import printable
-from aioproducer._util.secrets import (
-    Unpicklable,
-    hides_arguments,
-    without_login,
-    without_secrets,
-)
+from aioproducer._util.secrets import Unpicklable, hides_arguments, without_login, without_secrets
 from aioproducer._util.threads import in_thread
 from aioproducer.errors import AuthenticationError, ConfigError, KafkaConnectionError
 from aioproducer.net.security.tls import TlsSettings, make_context

@@ -177,8 +177,7 @@ def _load_identity(context: ssl.SSLContext, settings: TlsSettings) -> None:
         missing = "private key" if store.certificates else "certificate"
         named = _key_option(settings) if store.certificates else _keystore_option(settings)
         raise ConfigError(
-            f"{named} holds no {missing}",
-            advice=ADVICE["client-certificate-missing"],
+            f"{named} holds no {missing}", advice=ADVICE["client-certificate-missing"]
         )
     password = store.password
 

@@ -33,11 +33,7 @@ from aioproducer.errors import (
     WouldBlockError,
 )
 from aioproducer.records.bulk import Share
-from aioproducer.runtime.bulk.result import (
-    FailedRecord,
-    SendManyInterruptedError,
-    SendManyResult,
-)
+from aioproducer.runtime.bulk.result import FailedRecord, SendManyInterruptedError, SendManyResult
 from aioproducer.runtime.bulk.target import BulkTarget
 from aioproducer.runtime.send.appender import LOSSES
 from aioproducer.runtime.send.batch_appender import RECORDS_PER_TURN

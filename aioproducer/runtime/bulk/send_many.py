@@ -16,11 +16,7 @@ from typing import TYPE_CHECKING, Any
 from aioproducer._util.arguments import is_asynchronous
 from aioproducer.errors import SerializationError
 from aioproducer.records.bulk import OpenBatches, fill_items
-from aioproducer.runtime.bulk.result import (
-    FailedRecord,
-    SendManyInterruptedError,
-    SendManyResult,
-)
+from aioproducer.runtime.bulk.result import FailedRecord, SendManyInterruptedError, SendManyResult
 from aioproducer.runtime.bulk.run import BulkRun
 from aioproducer.runtime.send.pending import PendingParts
 from aioproducer.serializers.calling import Prepare, is_plain

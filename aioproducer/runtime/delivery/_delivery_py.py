@@ -120,12 +120,7 @@ class Delivery:
     _callbacks_type = Callbacks
 
     def __init__(
-        self,
-        batch: ProducerBatch,
-        index: int,
-        timestamp_ms: int,
-        key_size: int,
-        value_size: int,
+        self, batch: ProducerBatch, index: int, timestamp_ms: int, key_size: int, value_size: int
     ) -> None:
         self._batch = batch
         self._index = index

@@ -131,8 +131,6 @@ class InterceptorChain:
         for method in self._close:
             self._call(method)
 
-    # -- private ---------------------------------------------------------------------------------
-
     def _on_batch_done(self, batch: ProducerBatch) -> None:
         self._loop.call_soon(self._report_batch, batch)
 

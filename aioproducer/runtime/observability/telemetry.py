@@ -124,8 +124,6 @@ class TelemetryReporter:
             self._timer.cancel()
         self._wake_waiters()
 
-    # -- private ---------------------------------------------------------------------------------
-
     def _on_timer(self) -> None:
         now = self._loop.time()
         due_at = self._telemetry.next_at

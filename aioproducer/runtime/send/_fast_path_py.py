@@ -288,12 +288,7 @@ class FastPath:
         return self.open and not self.waiting and self.appended < self.ceiling
 
     def delivery(
-        self,
-        batch: ProducerBatch,
-        index: int,
-        timestamp_ms: int,
-        key_size: int,
-        value_size: int,
+        self, batch: ProducerBatch, index: int, timestamp_ms: int, key_size: int, value_size: int
     ) -> Delivery:
         """Count a record that was appended; return its `Delivery`. Sizes are -1 for None."""
         self.appended += 1
@@ -310,11 +305,7 @@ class FastPath:
         return True
 
     def use_batch(
-        self,
-        meta: TopicMetadata,
-        batch: ProducerBatch,
-        sticky: BuiltInPartitioner | None,
-        /,
+        self, meta: TopicMetadata, batch: ProducerBatch, sticky: BuiltInPartitioner | None, /
     ) -> None:
         """Append further records to this batch while it is open.
 

@@ -396,11 +396,7 @@ class RecordAppender:
             self._path.stats.metadata_wait_time += self._loop.time() - began
 
     async def _append_early(
-        self,
-        early: EarlyRecords,
-        parts: RecordParts,
-        transaction_number: int,
-        deadline: float,
+        self, early: EarlyRecords, parts: RecordParts, transaction_number: int, deadline: float
     ) -> Delivery | None:
         """Accept a record of a topic without metadata; None if the metadata has arrived."""
         topic = parts[0]

@@ -296,8 +296,6 @@ class BatchAppender:
             self._turn_is_counted = True
             self._loop.call_soon(self._on_turn)
 
-    # -- private ---------------------------------------------------------------------------------
-
     def _is_alone(self, record: OutgoingRecord) -> bool:
         """Return whether its sender awaits the record and no other task sends (adaptive linger)."""
         accumulator = self._accumulator

@@ -135,8 +135,6 @@ class EarlyRecords:
         for topic in list(self._topics):
             self._fail(topic, error)
 
-    # -- private ---------------------------------------------------------------------------------
-
     def _fail(self, topic: str, error: KafkaError) -> None:
         for early in self._topics.pop(topic):
             self._sender_task.fail(early.batch, error)

@@ -113,8 +113,6 @@ class SerializationQueue:
             else:
                 queue.resume()
 
-    # -- private ---------------------------------------------------------------------------------
-
     def _check_open(self, place: Place) -> None:
         if self._error is not None:
             raise self._error.with_context(topic=place.topic)

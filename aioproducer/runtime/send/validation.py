@@ -195,7 +195,6 @@ def _chosen_partition(chosen: object, meta: TopicMetadata) -> int:
     number = partition_index(chosen, meta.name)
     if number >= len(meta.partitions):
         raise InvalidPartitionError(
-            f"the partitioner chose {number} of {len(meta.partitions)} partitions",
-            topic=meta.name,
+            f"the partitioner chose {number} of {len(meta.partitions)} partitions", topic=meta.name
         )
     return number

@@ -134,8 +134,6 @@ class MetadataWaiters:
             if not future.done():
                 future.set_exception(error.with_context())
 
-    # -- private ---------------------------------------------------------------------------------
-
     async def _wait_for(self, topic: str, partition: int | None, deadline: float) -> TopicMetadata:
         check_topic_name(topic)
         known = await self._wait(topic, partition, deadline)

@@ -45,10 +45,7 @@ from aioproducer.runtime.tasks.encoder import BatchEncoder
 from aioproducer.runtime.tasks.turns import TurnTask
 from aioproducer.types import TopicPartition
 from aioproducer.wire.acknowledgement import ACKNOWLEDGEMENT_SUFFIX, Acknowledgement, Position
-from aioproducer.wire.messages.init_producer_id import (
-    InitProducerIdRequest,
-    InitProducerIdResponse,
-)
+from aioproducer.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from aioproducer.wire.messages.produce import ProduceRequest, ProduceResponse
 from aioproducer.wire.produce import (
     ProducePartition,
