@@ -18,6 +18,7 @@ from aioproducer._util.printable import printable
 from aioproducer.cli import cluster, console, doctor, option_help, produce, topic_reading, topics
 from aioproducer.cli.commands import Command, Group
 from aioproducer.cli.exit_codes import ExitCode, exit_code_for
+from aioproducer.cli.groups import parameter
 from aioproducer.cli.load import command as load
 from aioproducer.cli.perf import command as perf
 from aioproducer.errors import KafkaError
@@ -54,9 +55,7 @@ def _print_version(wanted: bool) -> None:
 def aioproducer(
     version: Annotated[
         bool,
-        typer.Option(
-            "--version", callback=_print_version, is_eager=True, help="Print the version."
-        ),
+        parameter("--version", "Print the version.", callback=_print_version, is_eager=True),
     ] = False,
 ) -> None:
     """Send records to Apache Kafka: lines, files, tables. And see what keeps them from it."""

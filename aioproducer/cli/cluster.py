@@ -12,16 +12,14 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
-from typing import Annotated, Optional, Protocol
-
-import typer
+from typing import Annotated, Protocol
 
 from aioproducer._util.hosts import is_this_machine
 from aioproducer._util.printable import printable
 from aioproducer.cli import options
 from aioproducer.cli.console import print_json, say, write_line
 from aioproducer.cli.exit_codes import ExitCode
-from aioproducer.cli.groups import grouped
+from aioproducer.cli.groups import grouped, option, parameter
 from aioproducer.cli.interrupts import Interrupts, run_command
 from aioproducer.errors import ConfigError, error_from_code
 from aioproducer.testing.admin import create_topic
@@ -53,42 +51,28 @@ EXAMPLES = options.examples(
 class EngineOptions:
     """The options of the cluster."""
 
-    brokers: Annotated[
-        int, typer.Option("--brokers", metavar="COUNT", min=1, max=100, help="How many brokers.")
-    ] = 3
-    port: Annotated[
-        Optional[int],  # noqa: UP045
-        typer.Option(
-            "--port",
-            metavar="PORT",
-            min=0,
-            max=_LAST_PORT,
-            help="The first broker's port, the others' follow; 0 takes any free ones.",
-            show_default=str(_DEFAULT_PORT),
-        ),
-    ] = None
-    host: Annotated[
-        str,
-        typer.Option("--host", metavar="HOST", help="Where the brokers listen, and what they say."),
-    ] = "127.0.0.1"
-    engine: Annotated[
-        str,
-        typer.Option(
-            "--engine",
-            metavar="ENGINE",
-            help="embedded: in this process, up in an instant. kafka: Apache Kafka's own brokers, "
-            "which need Java, and Maven the first time.",
-            autocompletion=options.choices(*_ENGINES),
-        ),
-    ] = "embedded"
-    kafka_version: Annotated[
-        options.Text,
-        typer.Option(
-            "--kafka-version",
-            metavar="VERSION",
-            help="Which release the engine kafka runs; without: the one this package is tested on.",
-        ),
-    ] = None
+    brokers: int = option(3, "--brokers COUNT", "How many brokers.", min=1, max=100)
+    port: int | None = option(
+        None,
+        "--port PORT",
+        "The first broker's port, the others' follow; 0 takes any free ones.",
+        min=0,
+        max=_LAST_PORT,
+        show_default=str(_DEFAULT_PORT),
+    )
+    host: str = option("127.0.0.1", "--host HOST", "Where the brokers listen, and what they say.")
+    engine: str = option(
+        "embedded",
+        "--engine ENGINE",
+        "embedded: in this process, up in an instant. kafka: Apache Kafka's own brokers, "
+        "which need Java, and Maven the first time.",
+        autocompletion=options.choices(*_ENGINES),
+    )
+    kafka_version: options.Text = option(
+        None,
+        "--kafka-version VERSION",
+        "Which release the engine kafka runs; without: the one this package is tested on.",
+    )
 
     def maker(self, topics: Mapping[str, TopicSpec]) -> tuple[_Engine, str]:
         """Return the function that makes the cluster with topics, and the cluster's description."""
@@ -115,14 +99,10 @@ def cluster(
     given: EngineOptions,
     topic: Annotated[
         options.Texts,
-        typer.Option(
-            "--topic",
-            metavar="NAME[:PARTITIONS[:REPLICAS]]",
-            help="A topic to create at once; repeat.",
-        ),
+        parameter("--topic NAME[:PARTITIONS[:REPLICAS]]", "A topic to create at once; repeat."),
     ] = None,
     as_json: Annotated[
-        bool, typer.Option("--json", help="Print the ready line as JSON, for scripts.")
+        bool, parameter("--json", "Print the ready line as JSON, for scripts.")
     ] = False,
 ) -> int:
     """Run a Kafka cluster for development until Ctrl-C, which deletes its data.

@@ -5,14 +5,13 @@ from __future__ import annotations
 from functools import partial
 from typing import Annotated
 
-import typer
 from rich.text import Text
 
 from aioproducer.cli import options
 from aioproducer.cli.checkup import Checkup, Finding, Scope, Status, verdict
 from aioproducer.cli.console import print_json, print_text
 from aioproducer.cli.exit_codes import ExitCode
-from aioproducer.cli.groups import grouped
+from aioproducer.cli.groups import grouped, parameter
 from aioproducer.cli.interrupts import Interrupts, run_command
 from aioproducer.config import ProducerConfig
 from aioproducer.errors import ConfigError
@@ -33,33 +32,29 @@ def doctor(
     *,
     topic: Annotated[
         options.Text,
-        typer.Option(
-            "--topic",
-            "-t",
-            metavar="TOPIC",
-            callback=options.kafka_text,
-            help="A topic to examine: its partitions and replicas, and whether you may write to "
+        parameter(
+            "--topic -t TOPIC",
+            "A topic to examine: its partitions and replicas, and whether you may write to "
             "it; without: none.",
+            callback=options.kafka_text,
         ),
     ] = None,
     write: Annotated[
         bool,
-        typer.Option(
+        parameter(
             "--write",
-            help="Write one small record to --topic, as an application would. With a "
+            "Write one small record to --topic, as an application would. With a "
             "transactional.id its transaction is aborted, and a running producer of that id is "
             "shut out.",
         ),
     ] = False,
     step_timeout: Annotated[
         float,
-        typer.Option(
-            "--step-timeout", metavar="SECONDS", min=0.1, help="How long each step may take."
-        ),
+        parameter("--step-timeout SECONDS", "How long each step may take.", min=0.1),
     ] = 5.0,
     timeout: Annotated[
         float,
-        typer.Option("--timeout", metavar="SECONDS", min=0.1, help="How long all of it may take."),
+        parameter("--timeout SECONDS", "How long all of it may take.", min=0.1),
     ] = 60.0,
     as_json: options.AsJson = False,
     connection: options.Connection,

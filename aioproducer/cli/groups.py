@@ -4,7 +4,9 @@ Example:
 
     @dataclass(frozen=True, kw_only=True)
     class Connection:
-        server: Annotated[str, typer.Option("--server", help="...")] = "localhost"
+        panel: ClassVar[str] = "Connection"  # the heading of these options in the help
+
+        server: str = option("localhost", "--server -s HOST", "...")
 
     @grouped
     def command(topic: Topic, connection: Connection) -> int: ...
@@ -13,12 +15,30 @@ Example:
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import MISSING, fields, is_dataclass
-from functools import wraps
+from dataclasses import field, fields, is_dataclass
+from functools import partial, wraps
 from inspect import Parameter, Signature, signature
-from typing import Any, get_type_hints
+from typing import Annotated, Any, get_type_hints
+
+import typer
 
 Command = Callable[..., int]
+
+_MAKE = "make"
+"""Where a field keeps what makes its `typer.Option`."""
+
+
+def parameter(usage: str, text: str, **settings: Any) -> Any:
+    """Return an option for `Annotated`; `usage` is as the help shows it: `--topic -t TOPIC`."""
+    words = usage.split()
+    metavar = None if words[-1].startswith("-") else words.pop()
+    return typer.Option(*words, metavar=metavar, help=text, **settings)
+
+
+def option(default: Any, usage: str, text: str, *, shown: bool = True, **settings: Any) -> Any:
+    """Declare an option as a field of a group; `shown` is whether the group's `repr` has it."""
+    make = partial(parameter, usage, text, **settings)
+    return field(default=default, repr=shown, metadata={_MAKE: make})
 
 
 def grouped(command: Command) -> Command:
@@ -47,11 +67,10 @@ def _parameters(
         if name not in groups:
             yield parameter.replace(annotation=hints[name], kind=Parameter.KEYWORD_ONLY)
             continue
-        kinds = get_type_hints(groups[name], include_extras=True)
+        kinds, panel = get_type_hints(groups[name]), getattr(groups[name], "panel", None)
         for each in fields(groups[name]):
+            made = each.metadata[_MAKE](rich_help_panel=panel)
+            kind: Any = Annotated[kinds[each.name], made]
             yield Parameter(
-                each.name,
-                Parameter.KEYWORD_ONLY,
-                default=Parameter.empty if each.default is MISSING else each.default,
-                annotation=kinds[each.name],
+                each.name, Parameter.KEYWORD_ONLY, default=each.default, annotation=kind
             )

@@ -8,15 +8,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields
-from functools import partial
+from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Annotated, Any, Optional
-
-import typer
+from typing import Annotated, Any, ClassVar, Optional
 
 from aioproducer._util.arguments import utf8_size
 from aioproducer._util.paths import exists
+from aioproducer.cli.groups import option, parameter
 from aioproducer.cli.registry_login import URL as REGISTRY_URL
 from aioproducer.cli.registry_login import KeysOfFile, is_of_registry
 from aioproducer.config import ROWS, ProducerConfig
@@ -57,37 +55,27 @@ _ESCAPES = re.compile(r"\\(?:t|x([0-7][0-9a-fA-F]))")
 
 Topic = Annotated[
     str,
-    typer.Option(
-        "--topic", "-t", metavar="TOPIC", callback=kafka_text, help="The topic that records go to."
-    ),
+    parameter("--topic -t TOPIC", "The topic that records go to.", callback=kafka_text),
 ]
-AsJson = Annotated[
-    bool, typer.Option("--json", help="Print the result as one line of JSON, for scripts.")
-]
+AsJson = Annotated[bool, parameter("--json", "Print the result as one line of JSON, for scripts.")]
 TopicTimeout = Annotated[
     float,
-    typer.Option(
-        "--topic-timeout",
-        metavar="SECONDS",
-        min=0.0,
-        help="How long a topic that does not exist is waited for.",
+    parameter(
+        "--topic-timeout SECONDS", "How long a topic that does not exist is waited for.", min=0.0
     ),
 ]
 TOPIC_TIMEOUT_S = 10.0
 OutputFormat = Annotated[
     str,
-    typer.Option(
-        "--format",
-        "-f",
-        metavar="text|json",
-        help="How the result is printed.",
+    parameter(
+        "--format -f text|json",
+        "How the result is printed.",
         autocompletion=choices(*OUTPUT_FORMATS),
     ),
 ]
-Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Show no progress.")]
+Quiet = Annotated[bool, parameter("--quiet -q", "Show no progress.")]
 
 _DEFAULT_SERVER = "localhost:9092"
-_connection: Any = partial(typer.Option, rich_help_panel="Connection")
 
 
 def _property_names(incomplete: str) -> list[str]:
@@ -100,46 +88,36 @@ def _property_names(incomplete: str) -> list[str]:
 class Connection:
     """The address of the cluster, and all options of the producer."""
 
-    bootstrap_server: Annotated[
-        Text,
-        _connection(
-            "--bootstrap-server",
-            "-b",
-            envvar="AIOPRODUCER_BOOTSTRAP_SERVERS",
-            metavar="HOST:PORT,...",
-            help="Brokers to start from; one that answers is enough.",
-            show_default=_DEFAULT_SERVER,
-        ),
-    ] = None
-    config_file: Annotated[
-        File,
-        _connection(
-            "--config",
-            metavar="FILE",
-            help="A file of producer options in Kafka's properties syntax: linger.ms=5, a line "
-            "each. -X and --bootstrap-server have the last word.",
-        ),
-    ] = None
-    properties: Annotated[
-        Texts,
-        _connection(
-            "-X",
-            metavar="KEY=VALUE",
-            help="A producer option by its Kafka name, as linger.ms=5 or security.protocol=SSL; "
-            "may be repeated.",
-            autocompletion=_property_names,
-        ),
-    ] = field(default=None, repr=False)  # may be secrets
-    allow: Annotated[
-        Texts,
-        _connection(
-            "--allow",
-            metavar="WHAT",
-            help="What the file of --config may read and run, and where it may ask for tokens: "
-            "env, env:NAME, file, file:PATH, url, aws, class, class:NAME, or the URL of a token "
-            "endpoint; may be repeated. What -X names itself is allowed.",
-        ),
-    ] = None
+    panel: ClassVar[str] = "Connection"
+
+    bootstrap_server: Text = option(
+        None,
+        "--bootstrap-server -b HOST:PORT,...",
+        "Brokers to start from; one that answers is enough.",
+        envvar="AIOPRODUCER_BOOTSTRAP_SERVERS",
+        show_default=_DEFAULT_SERVER,
+    )
+    config_file: File = option(
+        None,
+        "--config FILE",
+        "A file of producer options in Kafka's properties syntax: linger.ms=5, a line "
+        "each. -X and --bootstrap-server have the last word.",
+    )
+    properties: Texts = option(
+        None,
+        "-X KEY=VALUE",
+        "A producer option by its Kafka name, as linger.ms=5 or security.protocol=SSL; "
+        "may be repeated.",
+        autocompletion=_property_names,
+        shown=False,
+    )  # may be secrets
+    allow: Texts = option(
+        None,
+        "--allow WHAT",
+        "What the file of --config may read and run, and where it may ask for tokens: "
+        "env, env:NAME, file, file:PATH, url, aws, class, class:NAME, or the URL of a token "
+        "endpoint; may be repeated. What -X names itself is allowed.",
+    )
 
     def config(self, **defaults: Any) -> ProducerConfig:
         """Return the producer's configuration; `defaults` hold where the user chose nothing."""

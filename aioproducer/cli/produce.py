@@ -6,10 +6,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Annotated
 
-import typer
-
 from aioproducer.cli import options
-from aioproducer.cli.groups import grouped
+from aioproducer.cli.groups import grouped, option, parameter
 from aioproducer.cli.load.run import LoadJob, run_load
 from aioproducer.cli.pointers import run_connected
 from aioproducer.loader import FileSource, LinesFormat, LoadOptions, RecordMapping
@@ -28,30 +26,20 @@ EXAMPLES = options.examples(
 class LineOptions:
     """The options for what a line becomes."""
 
-    key_separator: Annotated[
-        options.Text,
-        typer.Option(
-            "--key-separator",
-            "-K",
-            metavar="TEXT",
-            callback=options.separator,
-            help="Parts each line into its key and its value, such as : or \\t; without: the line "
-            "is the value.",
-        ),
-    ] = None
-    null: Annotated[
-        options.Text,
-        typer.Option(
-            "--null",
-            metavar="TEXT",
-            callback=options.kafka_text,
-            help="The line, key or value that means null, as in a tombstone; '' for an empty one.",
-        ),
-    ] = None
-    header: Annotated[
-        options.Texts,
-        typer.Option("--header", metavar="NAME=VALUE", help="A header of every record; repeat."),
-    ] = None
+    key_separator: options.Text = option(
+        None,
+        "--key-separator -K TEXT",
+        "Parts each line into its key and its value, such as : or \\t; without: the line "
+        "is the value.",
+        callback=options.separator,
+    )
+    null: options.Text = option(
+        None,
+        "--null TEXT",
+        "The line, key or value that means null, as in a tombstone; '' for an empty one.",
+        callback=options.kafka_text,
+    )
+    header: options.Texts = option(None, "--header NAME=VALUE", "A header of every record; repeat.")
 
     def mapping(self) -> RecordMapping:
         """Return the parts of a record, from the columns of a line."""
@@ -76,10 +64,9 @@ def produce(
     lines: LineOptions,
     dead_letter: Annotated[
         options.File,
-        typer.Option(
-            "--dead-letter",
-            metavar="FILE",
-            help="Where lines without a separator go, with the reason, as NDJSON; without: the "
+        parameter(
+            "--dead-letter FILE",
+            "Where lines without a separator go, with the reason, as NDJSON; without: the "
             "first ends it.",
         ),
     ] = None,

@@ -9,14 +9,12 @@ from contextlib import aclosing
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
-from typing import Annotated, Optional
-
-import typer
+from typing import Optional
 
 from aioproducer._util.printable import printable
 from aioproducer.cli import options
 from aioproducer.cli.console import say, write_data, write_line
-from aioproducer.cli.groups import grouped
+from aioproducer.cli.groups import grouped, option
 from aioproducer.cli.topics import Cluster, Name, run_on
 from aioproducer.errors import ConfigError
 from aioproducer.loader.dead_letter_file import text_fields
@@ -47,48 +45,26 @@ Number = Optional[int]  # noqa: UP045
 class ReadOptions:
     """The records to read, and how keys are printed."""
 
-    from_: Annotated[
-        str,
-        typer.Option(
-            "--from",
-            metavar="PLACE",
-            help="Where each partition is read from: beginning, end, an offset, -N for the last N "
-            "records, a time in ISO 8601 (UTC unless it has an offset), or @MS since 1970.",
-            autocompletion=options.choices(*_WORDS),
-        ),
-    ] = "beginning"
-    most: Annotated[
-        Number,
-        typer.Option(
-            "--max", "-n", metavar="COUNT", min=1, help="At most so many records; without: all."
-        ),
-    ] = None
-    partition: Annotated[
-        Number,
-        typer.Option(
-            "--partition", "-p", metavar="NUMBER", min=0, help="Only this partition; without: all."
-        ),
-    ] = None
-    follow: Annotated[
-        bool, typer.Option("--follow", help="Go on with records that arrive later, until Ctrl-C.")
-    ] = False
-    committed: Annotated[
-        bool, typer.Option("--committed", help="Only what is committed (read_committed).")
-    ] = False
-    key_separator: Annotated[
-        options.Text,
-        typer.Option(
-            "--key-separator",
-            "-K",
-            metavar="TEXT",
-            callback=options.separator,
-            help="Print each key and this before its value, such as : or \\t; without: the value "
-            "alone.",
-        ),
-    ] = None
-    null: Annotated[
-        str, typer.Option("--null", metavar="TEXT", help="What is printed for a null.")
-    ] = ""
+    from_: str = option(
+        "beginning",
+        "--from PLACE",
+        "Where each partition is read from: beginning, end, an offset, -N for the last N "
+        "records, a time in ISO 8601 (UTC unless it has an offset), or @MS since 1970.",
+        autocompletion=options.choices(*_WORDS),
+    )
+    most: Number = option(None, "--max -n COUNT", "At most so many records; without: all.", min=1)
+    partition: Number = option(
+        None, "--partition -p NUMBER", "Only this partition; without: all.", min=0
+    )
+    follow: bool = option(False, "--follow", "Go on with records that arrive later, until Ctrl-C.")
+    committed: bool = option(False, "--committed", "Only what is committed (read_committed).")
+    key_separator: options.Text = option(
+        None,
+        "--key-separator -K TEXT",
+        "Print each key and this before its value, such as : or \\t; without: the value alone.",
+        callback=options.separator,
+    )
+    null: str = option("", "--null TEXT", "What is printed for a null.")
 
     def batches(
         self, cluster: Cluster, topic: str, place: ReadFrom

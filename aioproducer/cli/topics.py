@@ -14,7 +14,7 @@ from aioproducer.cli.commands import Command, Group
 from aioproducer.cli.connecting import wait_for_listener
 from aioproducer.cli.console import print_json, say, write_line
 from aioproducer.cli.exit_codes import ExitCode
-from aioproducer.cli.groups import grouped
+from aioproducer.cli.groups import grouped, parameter
 from aioproducer.cli.interrupts import Interrupts
 from aioproducer.cli.pointers import run_connected
 from aioproducer.cli.sessions import link_opener
@@ -56,7 +56,7 @@ Name = Annotated[
 @grouped
 def list_topics(
     *,
-    internal: Annotated[bool, typer.Option("--internal", help="Kafka's own topics, too.")] = False,
+    internal: Annotated[bool, parameter("--internal", "Kafka's own topics, too.")] = False,
     as_json: options.AsJson = False,
     connection: options.Connection,
 ) -> int:
@@ -83,10 +83,9 @@ def create(
     replication: Annotated[int, _count("--replication-factor", "-r", most=2**15 - 1)] = -1,
     settings: Annotated[
         options.Texts,
-        typer.Option(
-            "--topic-config",
-            metavar="KEY=VALUE",
-            help="An option of the topic by its Kafka name, as retention.ms=1000; repeat.",
+        parameter(
+            "--topic-config KEY=VALUE",
+            "An option of the topic by its Kafka name, as retention.ms=1000; repeat.",
         ),
     ] = None,
     as_json: options.AsJson = False,
@@ -136,7 +135,7 @@ def delete(
     *,
     name: Name,
     missing_ok: Annotated[
-        bool, typer.Option("--missing-ok", help="That there is no such topic is fine.")
+        bool, parameter("--missing-ok", "That there is no such topic is fine.")
     ] = False,
     as_json: options.AsJson = False,
     connection: options.Connection,

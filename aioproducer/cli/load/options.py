@@ -5,14 +5,12 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from hashlib import sha256
 from pathlib import Path
-from typing import Annotated, Any, cast, get_args
-
-import typer
+from typing import ClassVar, cast, get_args
 
 from aioproducer.cli import options
+from aioproducer.cli.groups import option
 from aioproducer.cli.load.avro import avro_encoder
 from aioproducer.cli.load.engines import Engine
 from aioproducer.cli.options import File, Text, Texts
@@ -30,11 +28,6 @@ from aioproducer.loader import (
 from aioproducer.loader.formats.text import MAX_ROW_BYTES
 from aioproducer.loader.values import TimestampUnit
 
-_record: Any = partial(typer.Option, rich_help_panel="What becomes of a row")
-_input: Any = partial(typer.Option, rich_help_panel="Input")
-_run: Any = partial(typer.Option, rich_help_panel="Run")
-_spark: Any = partial(typer.Option, rich_help_panel="Spark")
-
 _LONGEST_NAME = 200
 """Bytes: file systems have names of up to 255, and a state is written under a longer one first."""
 
@@ -43,90 +36,57 @@ _LONGEST_NAME = 200
 class RecordOptions:
     """The mapping of a row."""
 
-    key: Annotated[
-        Text, _record("--key", "-k", metavar="COLUMNS", help="The key: a column, or columns a+b.")
-    ] = None
-    key_join: Annotated[
-        str, _record("--key-join", metavar="TEXT", help="Separator of a key's columns.")
-    ] = "+"
-    value: Annotated[
-        Text, _record("--value", metavar="COLUMN", help="The value; without: the row as JSON.")
-    ] = None
-    raw: Annotated[
-        bool,
-        _record(
-            "--raw", help="The value is the row's own text; Parquet and ORC have none, so JSON."
-        ),
-    ] = False
-    value_json: Annotated[bool, _record("--value-json", help="The row as JSON (default).")] = False
-    value_avro: Annotated[
-        Text,
-        _record(
-            "--value-avro",
-            metavar="FILE|latest",
-            help="The row as Avro, by a schema in a file or the registry's latest.",
-        ),
-    ] = None
-    schema_registry: Annotated[
-        Text,
-        _record(
-            "--schema-registry",
-            metavar="URL",
-            help="The registry with --value-avro's schema; else schema.registry.url in the file of "
-            "--config, or AIOPRODUCER_SCHEMA_REGISTRY_URL. Credentials: "
-            "schema.registry.basic.auth.user.info or schema.registry.bearer.auth.token there, or "
-            "AIOPRODUCER_SCHEMA_REGISTRY_USER_INFO or _TOKEN.",
-        ),
-    ] = None
-    register_schema: Annotated[
-        bool, _record("--register-schema", help="Register the schema if it is new.")
-    ] = False
-    ignore_schema_rules: Annotated[
-        bool,
-        _record(
-            "--ignore-schema-rules",
-            help="Write although the schema has rules for writers, such as encryption.",
-        ),
-    ] = False
-    header: Annotated[
-        Texts, _record("--header", metavar="NAME=VALUE", help="A header of every record; repeat.")
-    ] = None
-    header_column: Annotated[
-        Texts,
-        _record(
-            "--header-column",
-            metavar="[NAME=]COLUMN",
-            help="A header from a column, by the column's name unless given another; repeat.",
-        ),
-    ] = None
-    timestamp: Annotated[
-        Text,
-        _record(
-            "--timestamp",
-            metavar="COLUMN",
-            help="The record's time: ISO 8601, or a number; without: the time of sending.",
-        ),
-    ] = None
-    timestamp_unit: Annotated[
-        str,
-        _record(
-            "--timestamp-unit",
-            metavar="UNIT",
-            help="Of numbers in --timestamp, since 1970: s, ms, us or ns.",
-            autocompletion=options.choices(*get_args(TimestampUnit)),
-        ),
-    ] = "ms"
-    partition_by: Annotated[
-        Text,
-        _record(
-            "--partition-by",
-            metavar="COLUMNS",
-            help="Columns whose text is hashed to choose the partition, in place of the key.",
-        ),
-    ] = None
-    partition: Annotated[
-        Text, _record("--partition", metavar="COLUMN", help="A column with the partition's number.")
-    ] = None
+    panel: ClassVar[str] = "What becomes of a row"
+
+    key: Text = option(None, "--key -k COLUMNS", "The key: a column, or columns a+b.")
+    key_join: str = option("+", "--key-join TEXT", "Separator of a key's columns.")
+    value: Text = option(None, "--value COLUMN", "The value; without: the row as JSON.")
+    raw: bool = option(
+        False, "--raw", "The value is the row's own text; Parquet and ORC have none, so JSON."
+    )
+    value_json: bool = option(False, "--value-json", "The row as JSON (default).")
+    value_avro: Text = option(
+        None,
+        "--value-avro FILE|latest",
+        "The row as Avro, by a schema in a file or the registry's latest.",
+    )
+    schema_registry: Text = option(
+        None,
+        "--schema-registry URL",
+        "The registry with --value-avro's schema; else schema.registry.url in the file of "
+        "--config, or AIOPRODUCER_SCHEMA_REGISTRY_URL. Credentials: "
+        "schema.registry.basic.auth.user.info or schema.registry.bearer.auth.token there, or "
+        "AIOPRODUCER_SCHEMA_REGISTRY_USER_INFO or _TOKEN.",
+    )
+    register_schema: bool = option(False, "--register-schema", "Register the schema if it is new.")
+    ignore_schema_rules: bool = option(
+        False,
+        "--ignore-schema-rules",
+        "Write although the schema has rules for writers, such as encryption.",
+    )
+    header: Texts = option(None, "--header NAME=VALUE", "A header of every record; repeat.")
+    header_column: Texts = option(
+        None,
+        "--header-column [NAME=]COLUMN",
+        "A header from a column, by the column's name unless given another; repeat.",
+    )
+    timestamp: Text = option(
+        None,
+        "--timestamp COLUMN",
+        "The record's time: ISO 8601, or a number; without: the time of sending.",
+    )
+    timestamp_unit: str = option(
+        "ms",
+        "--timestamp-unit UNIT",
+        "Of numbers in --timestamp, since 1970: s, ms, us or ns.",
+        autocompletion=options.choices(*get_args(TimestampUnit)),
+    )
+    partition_by: Text = option(
+        None,
+        "--partition-by COLUMNS",
+        "Columns whose text is hashed to choose the partition, in place of the key.",
+    )
+    partition: Text = option(None, "--partition COLUMN", "A column with the partition's number.")
 
     def mapping(self, topic: str, registry: Mapping[str, str] | None = None) -> RecordMapping:
         """Return the `RecordMapping`; `registry` has the options of `--config` for a registry."""
@@ -158,56 +118,36 @@ class RecordOptions:
 class InputOptions:
     """The content of the files."""
 
-    format_: Annotated[
-        Text,
-        _input(
-            "--format",
-            "-f",
-            metavar="FORMAT",
-            help=f"One of {', '.join(FORMATS)}; without: by the file's name.",
-            autocompletion=options.choices(*FORMATS),
-        ),
-    ] = None
-    member: Annotated[
-        Text, _input("--member", metavar="PATTERN", help="Only these files of an archive: '*.csv'.")
-    ] = None
-    delimiter: Annotated[
-        Text,
-        _input(
-            "--delimiter",
-            metavar="CHARACTER",
-            callback=options.separator,
-            help=r"CSV: the separator of fields, such as ';', \t or \x1f.",
-            show_default="comma; tab for tsv",
-        ),
-    ] = None
-    quote: Annotated[
-        str,
-        _input(
-            "--quote",
-            metavar="CHARACTER",
-            callback=options.separator,
-            help="CSV: what encloses a field with separators; '' if nothing does.",
-        ),
-    ] = '"'
-    columns: Annotated[
-        Text,
-        _input(
-            "--columns", metavar="NAMES", help="CSV: the columns a,b,c of a file without a header."
-        ),
-    ] = None
-    encoding: Annotated[
-        str, _input("--encoding", metavar="CODEC", help="CSV: of the text, in Python's names.")
-    ] = "utf-8"
-    null: Annotated[
-        Text, _input("--null", metavar="TEXT", help="CSV: the text that means null; none if not.")
-    ] = None
-    max_row_bytes: Annotated[
-        int,
-        _input(
-            "--max-row-bytes", metavar="BYTES", min=1, help="A longer row is damage, not a row."
-        ),
-    ] = MAX_ROW_BYTES
+    panel: ClassVar[str] = "Input"
+
+    format_: Text = option(
+        None,
+        "--format -f FORMAT",
+        f"One of {', '.join(FORMATS)}; without: by the file's name.",
+        autocompletion=options.choices(*FORMATS),
+    )
+    member: Text = option(None, "--member PATTERN", "Only these files of an archive: '*.csv'.")
+    delimiter: Text = option(
+        None,
+        "--delimiter CHARACTER",
+        r"CSV: the separator of fields, such as ';', \t or \x1f.",
+        callback=options.separator,
+        show_default="comma; tab for tsv",
+    )
+    quote: str = option(
+        '"',
+        "--quote CHARACTER",
+        "CSV: what encloses a field with separators; '' if nothing does.",
+        callback=options.separator,
+    )
+    columns: Text = option(
+        None, "--columns NAMES", "CSV: the columns a,b,c of a file without a header."
+    )
+    encoding: str = option("utf-8", "--encoding CODEC", "CSV: of the text, in Python's names.")
+    null: Text = option(None, "--null TEXT", "CSV: the text that means null; none if not.")
+    max_row_bytes: int = option(
+        MAX_ROW_BYTES, "--max-row-bytes BYTES", "A longer row is damage, not a row.", min=1
+    )
 
     def formats(self) -> Mapping[str, Format]:
         """Return how each format is read."""
@@ -235,46 +175,34 @@ class InputOptions:
 class RunOptions:
     """The course of the load, and the files it leaves."""
 
-    dead_letter: Annotated[
-        File,
-        _run(
-            "--dead-letter",
-            metavar="FILE",
-            help="Where bad rows go, with their reasons, as NDJSON; without: the first ends it.",
-        ),
-    ] = None
-    state: Annotated[
-        File,
-        _run(
-            "--state",
-            metavar="FILE",
-            help="Where the position is kept; given, the file stays when all is loaded.",
-            show_default="INPUT.TOPIC.load-state.json here",
-        ),
-    ] = None
-    resume: Annotated[
-        bool, _run("--resume", help="Go on where the last run ended, by its state file.")
-    ] = False
-    exactly_once: Annotated[
-        bool,
-        _run(
-            "--exactly-once",
-            help="In transactions that hold the position too: run it again, and it goes on.",
-        ),
-    ] = False
-    transaction_rows: Annotated[
-        int,
-        _run("--transaction-rows", metavar="ROWS", min=1, help="At most so many per transaction."),
-    ] = 50_000
-    max_outstanding: Annotated[
-        int,
-        _run(
-            "--max-outstanding",
-            metavar="ROWS",
-            min=1,
-            help="At most so many that are read and not acknowledged: the bound of memory.",
-        ),
-    ] = 20_000
+    panel: ClassVar[str] = "Run"
+
+    dead_letter: File = option(
+        None,
+        "--dead-letter FILE",
+        "Where bad rows go, with their reasons, as NDJSON; without: the first ends it.",
+    )
+    state: File = option(
+        None,
+        "--state FILE",
+        "Where the position is kept; given, the file stays when all is loaded.",
+        show_default="INPUT.TOPIC.load-state.json here",
+    )
+    resume: bool = option(False, "--resume", "Go on where the last run ended, by its state file.")
+    exactly_once: bool = option(
+        False,
+        "--exactly-once",
+        "In transactions that hold the position too: run it again, and it goes on.",
+    )
+    transaction_rows: int = option(
+        50_000, "--transaction-rows ROWS", "At most so many per transaction.", min=1
+    )
+    max_outstanding: int = option(
+        20_000,
+        "--max-outstanding ROWS",
+        "At most so many that are read and not acknowledged: the bound of memory.",
+        min=1,
+    )
 
     def load_options(
         self, files: Sequence[str], topic: str, mapping: RecordMapping, topic_timeout_s: float
@@ -299,21 +227,16 @@ class RunOptions:
 class EngineOptions:
     """The engine of the load."""
 
-    engine: Annotated[
-        str,
-        _spark(
-            "--engine",
-            metavar="ENGINE",
-            help="auto, local (this process) or spark; auto says which and why.",
-            autocompletion=options.choices(*(each.value for each in Engine)),
-        ),
-    ] = "auto"
-    master: Annotated[
-        Text, _spark("--master", metavar="URL", help="Where Spark runs.", show_default="local[*]")
-    ] = None
-    spark_conf: Annotated[
-        Texts, _spark("--spark-conf", metavar="KEY=VALUE", help="A setting of Spark's; repeat.")
-    ] = None
+    panel: ClassVar[str] = "Spark"
+
+    engine: str = option(
+        "auto",
+        "--engine ENGINE",
+        "auto, local (this process) or spark; auto says which and why.",
+        autocompletion=options.choices(*(each.value for each in Engine)),
+    )
+    master: Text = option(None, "--master URL", "Where Spark runs.", show_default="local[*]")
+    spark_conf: Texts = option(None, "--spark-conf KEY=VALUE", "A setting of Spark's; repeat.")
 
     def settings(self) -> dict[str, str]:
         """Return the settings of Spark that `--spark-conf` gives."""

@@ -7,13 +7,11 @@ from functools import partial
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
 from aioproducer.cli import options
 from aioproducer.cli.connecting import started_producer
 from aioproducer.cli.console import megabytes, print_facts, print_json, say
 from aioproducer.cli.exit_codes import ExitCode
-from aioproducer.cli.groups import grouped
+from aioproducer.cli.groups import grouped, parameter
 from aioproducer.cli.interrupts import Interrupts
 from aioproducer.cli.missing_topic import await_topic
 from aioproducer.cli.perf.display import check_picture, draw_picture, perf_display_for
@@ -34,30 +32,24 @@ def perf(
     *,
     topic: options.Topic,
     num_records: Annotated[
-        int, typer.Option("--num-records", "-n", min=1, help="How many records to send.")
+        int, parameter("--num-records -n", "How many records to send.", min=1)
     ] = 100_000,
     record_size: Annotated[
         int,
-        typer.Option(
-            "--record-size", "-s", min=0, metavar="BYTES", help="The size of each record's value."
-        ),
+        parameter("--record-size -s BYTES", "The size of each record's value.", min=0),
     ] = 1000,
     throughput: Annotated[
         float,
-        typer.Option(
+        parameter(
             "--throughput",
-            min=-1,
-            help="Records per second to send, evenly spread; 0 or -1 sends as fast as it goes. "
+            "Records per second to send, evenly spread; 0 or -1 sends as fast as it goes. "
             "Latencies mean something below the fastest only.",
+            min=-1,
         ),
     ] = 0.0,
     histogram: Annotated[
         options.File,
-        typer.Option(
-            "--histogram",
-            metavar="FILE.png",
-            help="Draw the latencies into a PNG file; needs matplotlib.",
-        ),
+        parameter("--histogram FILE.png", "Draw the latencies into a PNG file; needs matplotlib."),
     ] = None,
     topic_timeout: options.TopicTimeout = options.TOPIC_TIMEOUT_S,
     as_json: options.AsJson = False,
