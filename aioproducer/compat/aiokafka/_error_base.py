@@ -1,4 +1,4 @@
-"""The root of aiokafka's errors (`KafkaError`), and the class to raise for one (`shared_class`).
+"""The roots of aiokafka's errors, and the class to raise for one (`shared_class`).
 
 Invariants
 - aiokafka is never imported here. A handler such as `except aiokafka.errors.KafkaError` is only
@@ -10,11 +10,14 @@ Invariants
 
 from __future__ import annotations
 
+import re
 from typing import Any, ClassVar, cast
 
 from aioproducer.compat._shared_classes import AnyError, counterpart, joined
 
-__all__ = ["KafkaError", "shared_class"]
+__all__ = ["BrokerResponseError", "KafkaError", "for_code", "kafka_errors"]
+
+_WORD = re.compile(r"(?<!^)(?=[A-Z])")
 
 
 class KafkaError(RuntimeError):
@@ -35,6 +38,49 @@ class KafkaError(RuntimeError):
         name = type(self).__name__
         # Not `super()`: in a class of both families that would be aiokafka's, with the name again.
         return f"{name}: {RuntimeError.__str__(self)}" if self.args else name
+
+
+class BrokerResponseError(KafkaError):
+    """The root of the errors that have a code.
+
+    Attributes:
+        errno: The code.
+        message: The code's name, as aiokafka spells it.
+    """
+
+    errno: ClassVar[int] = -1
+    message: ClassVar[str] = "UNKNOWN"
+    retriable: ClassVar[bool] = False
+    invalid_metadata: ClassVar[bool] = False
+
+    def __init_subclass__(
+        cls,
+        *,
+        errno: int | None = None,
+        message: str | None = None,
+        retriable: bool = False,
+        stale: bool = False,
+    ) -> None:
+        super().__init_subclass__()
+        if errno is None:  # a user's class, or one that `shared_class` makes
+            return
+        cls.errno = errno
+        cls.retriable = retriable or stale
+        cls.invalid_metadata = stale
+        cls.message = message or _WORD.sub("_", cls.__name__.removesuffix("Error")).upper()
+        kafka_errors[errno] = cls
+
+    def __str__(self) -> str:
+        return f"[Error {self.errno}] {super().__str__()}"
+
+
+kafka_errors: dict[int, type[BrokerResponseError]] = {}
+"""The class of each code."""
+
+
+def for_code(error_code: int) -> type[BrokerResponseError]:
+    """Return the class of a code; `UnknownError` for codes that aiokafka lacks."""
+    return kafka_errors.get(error_code, kafka_errors[-1])
 
 
 def shared_class(error_class: type[AnyError]) -> type[AnyError]:

@@ -10,7 +10,8 @@ from typing import ClassVar
 
 # The star form is what makes these names part of this module for type checkers (PEP 561).
 from aioproducer.compat.aiokafka._broker_errors import *  # noqa: F403
-from aioproducer.compat.aiokafka._error_base import KafkaError as KafkaError  # noqa: PLC0414
+from aioproducer.compat.aiokafka._error_base import *  # noqa: F403
+from aioproducer.compat.aiokafka._error_base import KafkaError
 
 # ruff: noqa: N818 - the names are aiokafka's
 
