@@ -8,7 +8,7 @@ from __future__ import annotations
 import difflib
 
 from aioproducer.errors import BrokerError, error_for_code
-from aioproducer.testing.broker.faults import Fault, Faults
+from aioproducer.testing.broker.faults import Fault, Faults, Where
 from aioproducer.wire.api_keys import ApiKey
 
 Request = str | ApiKey
@@ -62,9 +62,8 @@ class FaultScript:
         Raises:
             ValueError: there is no such kind of request.
         """
-        return Opportunity(
-            self._faults, _api(request), topic, partition, node_id, times=times, skip=after
-        )
+        where = Where(node_id=node_id, times=times, skip=after)
+        return Opportunity(self._faults, _api(request), topic, partition, where)
 
     def every(
         self,
@@ -76,9 +75,8 @@ class FaultScript:
         after: int = 0,
     ) -> Opportunity:
         """Match every request of a kind, until the fault is removed; arguments as of `next`."""
-        return Opportunity(
-            self._faults, _api(request), topic, partition, node_id, times=None, skip=after
-        )
+        where = Where(node_id=node_id, times=None, skip=after)
+        return Opportunity(self._faults, _api(request), topic, partition, where)
 
     def remove(self, fault: Fault) -> None:
         """End a fault early."""
@@ -98,18 +96,13 @@ class Opportunity:
         api: ApiKey | None,
         topic: str | None,
         partition: int | None,
-        node_id: int | None,
-        *,
-        times: int | None,
-        skip: int,
+        where: Where,
     ) -> None:
         self._faults = faults
         self._api = api
         self._topic = topic
         self._partition = partition
-        self._node_id = node_id
-        self._times = times
-        self._skip = skip
+        self._where = where
 
     def answers(
         self, error: ErrorName, *, after_the_work: bool = False, message: str | None = None
@@ -132,65 +125,39 @@ class Opportunity:
             _code(error),
             topic=self._topic,
             partition=self._partition,
-            node_id=self._node_id,
-            times=self._times,
-            skip=self._skip,
             apply=after_the_work,
             message=message,
+            **self._where,
         )
 
     def drops_the_connection(self, *, after_the_work: bool = False) -> Fault:
         """Close the connection instead of responding."""
-        return self._faults.drop(
-            self._whole(),
-            node_id=self._node_id,
-            times=self._times,
-            skip=self._skip,
-            apply=after_the_work,
-        )
+        return self._faults.drop(self._whole(), apply=after_the_work, **self._where)
 
     def is_never_answered(self, *, after_the_work: bool = False) -> Fault:
         """No answer comes, and the connection stays open."""
-        return self._faults.swallow(
-            self._whole(),
-            node_id=self._node_id,
-            times=self._times,
-            skip=self._skip,
-            apply=after_the_work,
-        )
+        return self._faults.swallow(self._whole(), apply=after_the_work, **self._where)
 
     def is_answered_late(self, delay_ms: int) -> Fault:
         """Apply the request at once, and delay its response and those after it."""
-        return self._faults.delay(
-            delay_ms, self._whole(), node_id=self._node_id, times=self._times, skip=self._skip
-        )
+        return self._faults.delay(delay_ms, self._whole(), **self._where)
 
     def is_throttled(self, throttle_ms: int) -> Fault:
         """Throttle the client (KIP-219)."""
-        return self._faults.throttle(
-            throttle_ms, self._whole(), node_id=self._node_id, times=self._times, skip=self._skip
-        )
+        return self._faults.throttle(throttle_ms, self._whole(), **self._where)
 
     def answers_garbage(self, frame: bytes = b"\x00\x00\x00\x03\xff\xff\xff") -> Fault:
         """Send bytes that are no response, size prefix included."""
-        api = self._whole()
-        self._without_skip()
-        return self._faults.garble(frame, api, node_id=self._node_id, times=self._times)
+        return self._faults.garble(frame, self._whole(), **self._where)
 
     def is_cut_off(self, size: int) -> Fault:
         """Send only the first `size` bytes of the response, then close the connection."""
-        api = self._whole()
-        self._without_skip()
-        return self._faults.cut(size, api, node_id=self._node_id, times=self._times)
+        return self._faults.cut(size, self._whole(), **self._where)
 
     def _whole(self) -> ApiKey | None:
         if self._topic is not None or self._partition is not None:
             raise ValueError("this happens to a whole request: give no topic and no partition")
         return self._api
-
-    def _without_skip(self) -> None:
-        if self._skip:
-            raise ValueError("this fault cannot let requests pass first")
 
 
 def _api(request: Request | None) -> ApiKey | None:

@@ -12,6 +12,7 @@ in `struck`, so a test can insist that its fault happened.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import TypedDict, Unpack
 
 from aioproducer.errors import BrokerError
 from aioproducer.wire.api_keys import ApiKey
@@ -89,6 +90,20 @@ class Fault:
         return True
 
 
+class Where(TypedDict, total=False):
+    """The broker of a fault, and how often it strikes.
+
+    Attributes:
+        node_id: Only at this broker.
+        times: How often, once by default; None until removed.
+        skip: How many opportunities pass first.
+    """
+
+    node_id: int | None
+    times: int | None
+    skip: int
+
+
 class Faults:
     """The faults of one cluster."""
 
@@ -103,13 +118,11 @@ class Faults:
         *,
         topic: str | None = None,
         partition: int | None = None,
-        node_id: int | None = None,
-        times: int | None = 1,
-        skip: int = 0,
         apply: bool = False,
         message: str | None = None,
+        **where: Unpack[Where],
     ) -> Fault:
-        """Answer `error` the next `times` times a topic or partition occurs in a request of `api`.
+        """Answer `error` for a topic or partition in a request of `api`.
 
         Args:
             api: PRODUCE, FETCH, LIST_OFFSETS, ADD_PARTITIONS_TO_TXN, TXN_OFFSET_COMMIT,
@@ -121,92 +134,52 @@ class Faults:
                 request, all its partitions get it.
             topic: Only this topic.
             partition: Only this partition.
-            node_id: Only at this broker.
-            times: How often; None until removed.
-            skip: How many opportunities pass first.
             apply: Whether the work is done before the error is answered.
             message: The text beside the code, where the response has room for one.
+            **where: See `Where`.
         """
         code = error if isinstance(error, int) else error.code
         action = ErrorAnswer(code, apply, message)
-        return self.add(Fault(action, api, node_id, topic, partition, times, skip))
+        return self.add(Fault(action, api, topic=topic, partition=partition, **where))
 
     def drop(
-        self,
-        api: ApiKey | None = None,
-        *,
-        node_id: int | None = None,
-        times: int | None = 1,
-        skip: int = 0,
-        apply: bool = False,
+        self, api: ApiKey | None = None, *, apply: bool = False, **where: Unpack[Where]
     ) -> Fault:
         """Close the connection instead of answering, after the work with `apply`, else before."""
         action = ConnectionFault(apply=apply, answer=False, close=True)
-        return self.add(Fault(action, api, node_id, times=times, skip=skip))
-
-    def delay(
-        self,
-        delay_ms: int,
-        api: ApiKey | None = None,
-        *,
-        node_id: int | None = None,
-        times: int | None = 1,
-        skip: int = 0,
-    ) -> Fault:
-        """Do the work, and delay this response and those after it by `delay_ms`."""
-        action = ConnectionFault(delay_ms=delay_ms)
-        return self.add(Fault(action, api, node_id, times=times, skip=skip))
+        return self.add(Fault(action, api, **where))
 
     def swallow(
-        self,
-        api: ApiKey | None = None,
-        *,
-        node_id: int | None = None,
-        times: int | None = 1,
-        skip: int = 0,
-        apply: bool = False,
+        self, api: ApiKey | None = None, *, apply: bool = False, **where: Unpack[Where]
     ) -> Fault:
         """Never answer; the connection stays open."""
-        action = ConnectionFault(apply=apply, answer=False)
-        return self.add(Fault(action, api, node_id, times=times, skip=skip))
+        return self.add(Fault(ConnectionFault(apply=apply, answer=False), api, **where))
+
+    def delay(self, delay_ms: int, api: ApiKey | None = None, **where: Unpack[Where]) -> Fault:
+        """Do the work, and delay this response and those after it by `delay_ms`."""
+        return self.add(Fault(ConnectionFault(delay_ms=delay_ms), api, **where))
 
     def throttle(
-        self,
-        throttle_ms: int,
-        api: ApiKey | None = None,
-        *,
-        node_id: int | None = None,
-        times: int | None = 1,
-        skip: int = 0,
+        self, throttle_ms: int, api: ApiKey | None = None, **where: Unpack[Where]
     ) -> Fault:
         """Throttle the client for `throttle_ms`."""
-        action = ConnectionFault(throttle_ms=throttle_ms)
-        return self.add(Fault(action, api, node_id, times=times, skip=skip))
+        return self.add(Fault(ConnectionFault(throttle_ms=throttle_ms), api, **where))
 
     def garble(
         self,
         frame: bytes,
         api: ApiKey | None = None,
         *,
-        node_id: int | None = None,
-        times: int | None = 1,
         close: bool = False,
+        **where: Unpack[Where],
     ) -> Fault:
         """Send `frame` (size prefix included) in place of the answer."""
         action = ConnectionFault(apply=False, frame=frame, close=close)
-        return self.add(Fault(action, api, node_id, times=times))
+        return self.add(Fault(action, api, **where))
 
-    def cut(
-        self,
-        size: int,
-        api: ApiKey | None = None,
-        *,
-        node_id: int | None = None,
-        times: int | None = 1,
-    ) -> Fault:
+    def cut(self, size: int, api: ApiKey | None = None, **where: Unpack[Where]) -> Fault:
         """Do the work, send the first `size` bytes of the answer and close."""
-        action = ConnectionFault(cut_at=size, close=True)
-        return self.add(Fault(action, api, node_id, times=times))
+        return self.add(Fault(ConnectionFault(cut_at=size, close=True), api, **where))
 
     def add(self, fault: Fault) -> Fault:
         """Script a fault; returned for its `struck` and for `remove`."""
