@@ -9,16 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Final, TypeVar
 
-from aioproducer.errors import (
-    AuthorizationError,
-    ClusterAuthorizationFailedError,
-    GroupAuthorizationFailedError,
-    KafkaError,
-    TopicAuthorizationFailedError,
-    TransactionalIdAuthorizationFailedError,
-)
+from aioproducer import errors
 
-_Error = TypeVar("_Error", bound=KafkaError)
+_Error = TypeVar("_Error", bound=errors.KafkaError)
 
 _OF_TOPICS: Final[Mapping[str, str]] = {
     "Produce": "WRITE",
@@ -62,16 +55,16 @@ def with_access(
     transactional_id: str | None = None,
 ) -> _Error:
     """Return the error, with principal and permission if authorization failed."""
-    if not isinstance(error, AuthorizationError) or error.principal is not None:
+    if not isinstance(error, errors.AuthorizationError) or error.principal is not None:
         return error
     topic, user = error.topic or topic, principal()
-    if isinstance(error, TopicAuthorizationFailedError):
+    if isinstance(error, errors.TopicAuthorizationFailedError):
         named = "a topic" if topic is None else f"topic {topic!r}"
         return error.with_access(user, _OF_TOPICS.get(request, "DESCRIBE"), named)
-    if isinstance(error, GroupAuthorizationFailedError):
+    if isinstance(error, errors.GroupAuthorizationFailedError):
         named = "the consumer group" if group is None else f"group {group!r}"
         return error.with_access(user, _OF_GROUPS.get(request, "READ"), named)
-    if isinstance(error, TransactionalIdAuthorizationFailedError):
+    if isinstance(error, errors.TransactionalIdAuthorizationFailedError):
         wanted = _OF_TRANSACTIONAL_IDS.get(request, "WRITE")
         named = (
             "the transactional id"
@@ -79,7 +72,7 @@ def with_access(
             else f"transactional id {transactional_id!r}"
         )
         return error.with_access(user, wanted, named)
-    if isinstance(error, ClusterAuthorizationFailedError):
+    if isinstance(error, errors.ClusterAuthorizationFailedError):
         wanted = _OF_CLUSTER.get(request, "CLUSTER_ACTION")
         return error.with_access(user, wanted, _CLUSTER_OR.get(request, "the cluster"))
     return error

@@ -13,18 +13,7 @@ from collections import deque
 from collections.abc import Generator
 from typing import Any, Protocol
 
-from aioproducer.errors import (
-    BatchRefusedError,
-    InvalidPartitionError,
-    InvalidRecordError,
-    InvalidTimestampError,
-    KafkaError,
-    RecordListTooLargeError,
-    RecordTooLargeError,
-    SerializationError,
-    TransactionAbortableError,
-    TransactionAbortedError,
-)
+from aioproducer import errors
 from aioproducer.errors.advice import joined
 from aioproducer.loader.dead_letter_file import DeadLetterFile
 from aioproducer.loader.errors import DeadLetterError, RejectedRowError
@@ -34,15 +23,19 @@ from aioproducer.loader.rows import BadRow, Position, RowBatch
 from aioproducer.loader.state import LoadState, Settled
 
 ROW_ERRORS = (
-    RecordListTooLargeError,
-    RecordTooLargeError,
-    SerializationError,
-    InvalidPartitionError,
-    InvalidRecordError,
-    InvalidTimestampError,
+    errors.RecordListTooLargeError,
+    errors.RecordTooLargeError,
+    errors.SerializationError,
+    errors.InvalidPartitionError,
+    errors.InvalidRecordError,
+    errors.InvalidTimestampError,
 )
 """Errors that one record itself causes: the rows after it may succeed."""
-CONSEQUENCES = (BatchRefusedError, TransactionAbortableError, TransactionAbortedError)
+CONSEQUENCES = (
+    errors.BatchRefusedError,
+    errors.TransactionAbortableError,
+    errors.TransactionAbortedError,
+)
 """Errors of other records of its batch or transaction."""
 
 
@@ -62,10 +55,10 @@ class DeliveryLike(Protocol):
 
 _NAME_A_FILE = "name a dead-letter file to go on past such rows"
 
-Outcome = DeliveryLike | BadRow | LeftOut | KafkaError
+Outcome = DeliveryLike | BadRow | LeftOut | errors.KafkaError
 """A row's outcome: open or known to Kafka, or a refusal of it, now or in an earlier attempt."""
 
-_KNOWN = (BadRow, LeftOut, KafkaError)
+_KNOWN = (BadRow, LeftOut, errors.KafkaError)
 
 
 class Window:
@@ -81,7 +74,7 @@ class Window:
         self.acknowledged: int = 0
         self.failed: int = 0
         self.failure: BaseException | None = None
-        self.refused: dict[Position, KafkaError] = {}
+        self.refused: dict[Position, errors.KafkaError] = {}
         self.begun_at: LoadState = state
         self._dead_letter = dead_letter
         self._all_or_none = all_or_none
@@ -184,7 +177,7 @@ class Window:
             self._blocked_at = self.state()
             self.failure = failure
 
-    def _named(self, error: KafkaError, position: Position) -> KafkaError:
+    def _named(self, error: errors.KafkaError, position: Position) -> errors.KafkaError:
         """Return a copy of a row's error that names the row."""
         advice = None if self._dead_letter is not None else _NAME_A_FILE
         named = error.with_context(advice=joined(error.advice, advice))

@@ -9,16 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import cast
 
+from aioproducer import errors
 from aioproducer._util.arguments import seconds_of
-from aioproducer.errors import (
-    BrokerError,
-    KafkaConnectionError,
-    KafkaError,
-    RequestTimedOutError,
-    TopicAlreadyExistsError,
-    UnknownTopicOrPartitionError,
-    error_from_code,
-)
 from aioproducer.errors.authorization import request_name, this_principal, with_access
 from aioproducer.testing.messages.create_topics import (
     CreatableTopic,
@@ -78,7 +70,7 @@ async def create_topic(
     )
     request = CreateTopicsRequest(topics=[topic], timeout_ms=_milliseconds(timeout_s))
     async with WireClient(bootstrap, timeout_s=timeout_s, open_link=open_link) as client:
-        change = _Change(client, request, CREATE_VERSIONS, TopicAlreadyExistsError)
+        change = _Change(client, request, CREATE_VERSIONS, errors.TopicAlreadyExistsError)
         await client.retry(change.attempt)
         await _wait_everywhere(client, name, _has_leaders)
 
@@ -95,8 +87,8 @@ async def delete_topic(
     """
     request = DeleteTopicsRequest(topic_names=[name], timeout_ms=_milliseconds(timeout_s))
     async with WireClient(bootstrap, timeout_s=timeout_s, open_link=open_link) as client:
-        change = _Change(client, request, DELETE_VERSIONS, UnknownTopicOrPartitionError)
-        await client.retry(change.attempt, final=(UnknownTopicOrPartitionError,))
+        change = _Change(client, request, DELETE_VERSIONS, errors.UnknownTopicOrPartitionError)
+        await client.retry(change.attempt, final=(errors.UnknownTopicOrPartitionError,))
         await _wait_everywhere(client, name, _is_gone)
 
 
@@ -126,7 +118,7 @@ class _Change:
         client: WireClient,
         request: CreateTopicsRequest | DeleteTopicsRequest,
         versions: tuple[int, int],
-        done_already: type[BrokerError],
+        done_already: type[errors.BrokerError],
     ) -> None:
         self._client = client
         self._request = request
@@ -138,16 +130,18 @@ class _Change:
         controller = (await self._client.metadata([])).controller_id
         try:
             response = await self._client.ask(controller, self._request, *self._versions)
-        except KafkaConnectionError:
+        except errors.KafkaConnectionError:
             self._may_be_done = True
             raise
         result = _only_result(response)
         if result.error_code == self._done_already.code and self._may_be_done:
             return
-        if result.error_code == RequestTimedOutError.code:
+        if result.error_code == errors.RequestTimedOutError.code:
             self._may_be_done = True
         if result.error_code:
-            error = error_from_code(result.error_code, result.error_message, topic=result.name)
+            error = errors.error_from_code(
+                result.error_code, result.error_message, topic=result.name
+            )
             raise with_access(error, request_name(type(self._request)), this_principal)
 
 
@@ -168,8 +162,8 @@ async def _wait_everywhere(
                 found = (await client.metadata([name], node_id=node_id)).topics
                 if is_done(first_of(found, "topic")):
                     break
-                failure: KafkaError | None = None
-            except KafkaConnectionError as error:
+                failure: errors.KafkaError | None = None
+            except errors.KafkaConnectionError as error:
                 failure = error
             await client.pause(failure)
 
@@ -182,4 +176,4 @@ def _has_leaders(topic: MetadataResponseTopic) -> bool:
 
 
 def _is_gone(topic: MetadataResponseTopic) -> bool:
-    return topic.error_code == UnknownTopicOrPartitionError.code
+    return topic.error_code == errors.UnknownTopicOrPartitionError.code

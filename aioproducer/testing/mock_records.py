@@ -11,17 +11,10 @@ from dataclasses import dataclass
 from functools import lru_cache
 from uuid import UUID
 
+from aioproducer import errors
 from aioproducer.config import ProducerConfig
 from aioproducer.core.batching.batch import BatchOutcome, ProducerBatch
 from aioproducer.core.metadata.cluster import check_topic_name
-from aioproducer.errors import (
-    InvalidPartitionError,
-    KafkaError,
-    MetadataTimeoutError,
-    RecordTooLargeError,
-    SerializationError,
-    WouldBlockError,
-)
 from aioproducer.metrics.totals import ProducerStats
 from aioproducer.partitioners import partition_chooser
 from aioproducer.records import record_size_bound
@@ -114,7 +107,7 @@ class WaitingRecords:
             on_unretrieved=self._unretrieved.on_unretrieved,
         )
         if batch.builder is None or batch.builder.try_append(timestamp_ms, key, value, headers) < 0:
-            raise SerializationError("the record cannot be written", topic=topic)
+            raise errors.SerializationError("the record cannot be written", topic=topic)
         offset = self._offsets[where]
         self._offsets[where] += 1
         record = MockRecord(*where, key, value, headers, timestamp_ms, offset)
@@ -122,7 +115,7 @@ class WaitingRecords:
         sizes = [-1 if part is None else len(part) for part in (key, value)]
         return record, Delivery(batch, 0, timestamp_ms, *sizes)
 
-    def end_next(self, error: KafkaError | None) -> MockRecord:
+    def end_next(self, error: errors.KafkaError | None) -> MockRecord:
         """Acknowledge the record that waits longest, or lets it fail."""
         waiting = self._waiting.popleft()
         self.failures += error is not None
@@ -132,7 +125,7 @@ class WaitingRecords:
         waiting.batch.take_buffer()
         return waiting.record
 
-    def end_all(self, error: KafkaError | None) -> None:
+    def end_all(self, error: errors.KafkaError | None) -> None:
         """Acknowledge all, or lets them fail."""
         while self._waiting:
             self.end_next(error)
@@ -143,9 +136,9 @@ class WaitingRecords:
         try:
             size = record_size_bound(key, value, headers) + HEADER_SIZE
         except (TypeError, ValueError) as error:
-            raise SerializationError(str(error), topic=topic) from error
+            raise errors.SerializationError(str(error), topic=topic) from error
         if size > self._config.max_request_size:
-            raise RecordTooLargeError(
+            raise errors.RecordTooLargeError(
                 f"the record takes up to {size} bytes, more than "
                 f"max_request_size={self._config.max_request_size}",
                 topic=topic,
@@ -162,10 +155,12 @@ class WaitingRecords:
         number = 0 if partition is None else partition_index(partition, topic)
         if number < count:
             return number
-        absence = InvalidPartitionError(f"{number} is none of {count} partitions", topic=topic)
+        absence = errors.InvalidPartitionError(
+            f"{number} is none of {count} partitions", topic=topic
+        )
         if not is_given:
             raise absence
-        kind = MetadataTimeoutError if waits else WouldBlockError
+        kind = errors.MetadataTimeoutError if waits else errors.WouldBlockError
         what = f"the partition is not present in metadata: the topic has {count} partition(s)"
         raise kind(what, topic=topic, partition=number) from absence
 

@@ -10,11 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Literal, Protocol, Self
 
-from aioproducer.errors import (
-    IllegalStateError,
-    KafkaError,
-    TransactionAbortableError,
-)
+from aioproducer import errors
 from aioproducer.runtime.send.appender import LOSSES
 from aioproducer.types import (
     ConsumerGroupMetadata,
@@ -77,7 +73,7 @@ class MockTransactions:
         self._producer = producer
         self._is_ready = False
         self._is_prepared = False
-        self._failure: KafkaError | None = None
+        self._failure: errors.KafkaError | None = None
 
     @property
     def manager(self) -> Self:
@@ -93,17 +89,17 @@ class MockTransactions:
         self._producer.raise_scripted("init")
         if self._is_ready:
             self._check_not_failed()
-            raise IllegalStateError("transactions are initialized already")
+            raise errors.IllegalStateError("transactions are initialized already")
         self._is_ready = True
 
     async def begin(self) -> int:
         """See `TransactionTask.begin`."""
         self._producer.raise_scripted("begin")
         if not self._is_ready:
-            raise IllegalStateError("call init_transactions() first")
+            raise errors.IllegalStateError("call init_transactions() first")
         if self.is_begun:
             self._check_not_failed()
-            raise IllegalStateError("a transaction is open already")
+            raise errors.IllegalStateError("a transaction is open already")
         self.number += 1
         self.is_begun = True
         return self.number
@@ -111,7 +107,7 @@ class MockTransactions:
     def check_send(self) -> int:
         """See `TransactionTask.check_send`."""
         if not self.is_begun or self._is_prepared:
-            raise IllegalStateError("no transaction takes records", advice="begin one first")
+            raise errors.IllegalStateError("no transaction takes records", advice="begin one first")
         self._check_not_failed()
         return self.number
 
@@ -126,7 +122,7 @@ class MockTransactions:
     async def prepare(self) -> PreparedTransaction:
         """See `TransactionTask.prepare`."""
         if self._is_prepared:
-            raise IllegalStateError("the transaction is prepared already")
+            raise errors.IllegalStateError("the transaction is prepared already")
         self._check_can_commit()
         self._is_prepared = True
         name = self._producer.config.transactional_id or ""
@@ -148,7 +144,7 @@ class MockTransactions:
         """See `TransactionTask.abort`."""
         self._producer.raise_scripted("abort")
         if not self.is_begun:
-            raise IllegalStateError("no transaction is open")
+            raise errors.IllegalStateError("no transaction is open")
         self._abort()
 
     async def abort_for_good(self) -> None:
@@ -168,7 +164,7 @@ class MockTransactions:
         if self.is_begun and not self._is_prepared:
             self._abort()
 
-    def on_failure(self, error: KafkaError) -> None:
+    def on_failure(self, error: errors.KafkaError) -> None:
         """Note that a record of the open transaction has failed."""
         self._failure = error
 
@@ -177,7 +173,7 @@ class MockTransactions:
         if isinstance(error, LOSSES):
             self.on_row_refused(error)
 
-    def on_row_refused(self, error: KafkaError) -> None:
+    def on_row_refused(self, error: errors.KafkaError) -> None:
         """Fail the open transaction: a bulk call has refused a record, and no call raises that."""
         if self.is_begun and not self._is_prepared:
             self.on_failure(error)
@@ -189,13 +185,13 @@ class MockTransactions:
 
     def _check_can_commit(self) -> None:
         if not self.is_begun:
-            raise IllegalStateError("no transaction is open")
+            raise errors.IllegalStateError("no transaction is open")
         self._producer.complete_all()
         self._check_not_failed()
 
     def _check_not_failed(self) -> None:
         if self._failure is not None:
-            error = TransactionAbortableError(f"a record has failed: {self._failure}")
+            error = errors.TransactionAbortableError(f"a record has failed: {self._failure}")
             raise error from self._failure
 
     def _abort(self) -> None:

@@ -19,16 +19,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Literal, Self, cast
 
-from aioproducer.errors import (
-    FencedLeaderEpochError,
-    InvalidPartitionError,
-    KafkaConnectionError,
-    LeaderNotAvailableError,
-    NotLeaderOrFollowerError,
-    ProtocolError,
-    UnknownLeaderEpochError,
-    UnknownTopicOrPartitionError,
-)
+from aioproducer import errors
 from aioproducer.errors.base import raise_for_code
 from aioproducer.records.batch import DecodedRecord
 from aioproducer.records.committed import (
@@ -88,10 +79,10 @@ class ReadFrom:
 BEGINNING = ReadFrom(Start.BEGINNING)
 
 _LEADER_MOVED = (
-    NotLeaderOrFollowerError,
-    LeaderNotAvailableError,
-    FencedLeaderEpochError,
-    UnknownLeaderEpochError,
+    errors.NotLeaderOrFollowerError,
+    errors.LeaderNotAvailableError,
+    errors.FencedLeaderEpochError,
+    errors.UnknownLeaderEpochError,
 )
 
 
@@ -205,7 +196,7 @@ async def end_offsets(
         return await _list_offsets(client, topic, LATEST, isolation_level)
 
 
-class TopicMissingError(UnknownTopicOrPartitionError):
+class TopicMissingError(errors.UnknownTopicOrPartitionError):
     """No broker has the topic."""
 
     retriable = False
@@ -218,7 +209,7 @@ async def _leaders(client: WireClient, topic: str, only: int | None = None) -> d
     """
     described = first_of((await client.metadata([topic])).topics, "topic")
     for node_id in client.node_ids:
-        if described.error_code != UnknownTopicOrPartitionError.code:
+        if described.error_code != errors.UnknownTopicOrPartitionError.code:
             break
         answer = await client.metadata([topic], node_id=node_id)
         described = first_of(answer.topics, "topic")
@@ -230,7 +221,7 @@ async def _leaders(client: WireClient, topic: str, only: int | None = None) -> d
         partitions = [each for each in partitions if each.partition_index == only]
         if not partitions:
             count = len(described.partitions)
-            raise InvalidPartitionError(
+            raise errors.InvalidPartitionError(
                 f"there is no partition {only}: the topic has {count}, from 0 to {count - 1}",
                 topic=topic,
             )
@@ -268,7 +259,7 @@ async def _offsets_at(
     found = {answer.partition_index: answer.offset for answer in answers}
     asked = {each.partition_index for each in request.topics[0].partitions}
     if asked != found.keys():
-        raise ProtocolError(
+        raise errors.ProtocolError(
             "a broker answered about other partitions than asked", topic=topic, node_id=node_id
         )
     return found
@@ -376,7 +367,7 @@ class _Reading:
                         is_progress = [self._next[index] for index in indexes] != before
                         if extend_deadline and (is_progress or self._follows):
                             self._client.extend_deadline()
-            except (KafkaConnectionError, *_LEADER_MOVED) as error:
+            except (errors.KafkaConnectionError, *_LEADER_MOVED) as error:
                 await self._client.pause(error)
 
     async def _end_unless_done(self) -> None:
@@ -387,7 +378,7 @@ class _Reading:
     def _led(self, leaders: Mapping[int, int]) -> dict[int, int]:
         unread = self._unread()
         if not leaders.keys() >= set(unread):
-            raise LeaderNotAvailableError(topic=self._topic)
+            raise errors.LeaderNotAvailableError(topic=self._topic)
         return {index: leaders[index] for index in unread}
 
     def _unread(self) -> list[int]:

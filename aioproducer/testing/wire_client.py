@@ -11,16 +11,9 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from contextlib import suppress
 from typing import Protocol, Self, TypeVar, cast
 
+from aioproducer import errors
 from aioproducer._util.arguments import seconds_of
 from aioproducer._util.hosts import is_host
-from aioproducer.errors import (
-    BrokerError,
-    KafkaConnectionError,
-    KafkaError,
-    KafkaTimeoutError,
-    ProtocolError,
-    UnsupportedVersionError,
-)
 from aioproducer.wire.api_keys import ApiKey
 from aioproducer.wire.framing import decode_response, encode_request, frame_size
 from aioproducer.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
@@ -96,7 +89,7 @@ class _PlainLink:
         low, high = self._ranges.get(int(key), (0, -1))
         version = min(highest, high)
         if version < max(lowest, low):
-            raise UnsupportedVersionError(
+            raise errors.UnsupportedVersionError(
                 f"the broker serves {key.name} {low}-{high}, asked for {lowest}-{highest}"
             )
         return await self._exchange(request, version)
@@ -109,7 +102,7 @@ class _PlainLink:
         frame = await self._reader.readexactly(size)
         correlation_id, response = decode_response(type(request), version, frame)
         if correlation_id != self._correlation_id:
-            raise ProtocolError(f"answer {correlation_id} to request {self._correlation_id}")
+            raise errors.ProtocolError(f"answer {correlation_id} to request {self._correlation_id}")
         return response
 
     def abort(self) -> None:
@@ -148,7 +141,7 @@ class WireClient:
         self._deadline = 0.0
         self._nodes: dict[int, Address] = {}
         self._links: dict[Address, Link] = {}
-        self._failure: KafkaConnectionError | None = None
+        self._failure: errors.KafkaConnectionError | None = None
 
     async def __aenter__(self) -> Self:
         self._deadline = asyncio.get_running_loop().time() + self._timeout_s
@@ -191,19 +184,21 @@ class WireClient:
         self, node_id: int | None, request: Message, lowest: int, highest: int
     ) -> Message:
         """Send a request to one broker, or to the first that answers; return its response."""
-        failure: KafkaConnectionError | None = None
+        failure: errors.KafkaConnectionError | None = None
         for address in self._addresses(node_id):
             try:
                 return await self._ask_at(address, request, lowest, highest)
-            except KafkaConnectionError as error:
+            except errors.KafkaConnectionError as error:
                 failure = error
-        raise failure or KafkaConnectionError(f"broker {node_id} is not known", node_id=node_id)
+        raise failure or errors.KafkaConnectionError(
+            f"broker {node_id} is not known", node_id=node_id
+        )
 
     async def retry(
         self,
         attempt: Callable[[], Awaitable[_Result]],
         *,
-        final: tuple[type[BrokerError], ...] = (),
+        final: tuple[type[errors.BrokerError], ...] = (),
     ) -> _Result:
         """Repeat `attempt` until the deadline while it fails with something that may pass.
 
@@ -212,10 +207,10 @@ class WireClient:
         while True:
             try:
                 return await attempt()
-            except (KafkaConnectionError, BrokerError) as error:
+            except (errors.KafkaConnectionError, errors.BrokerError) as error:
                 if not error.retriable or isinstance(error, final):
                     raise
-                failure: KafkaError = error
+                failure: errors.KafkaError = error
             await self.pause(failure)
 
     def extend_deadline(self) -> None:
@@ -227,7 +222,7 @@ class WireClient:
         """Whether the deadline has passed."""
         return self._left_s() <= 0
 
-    async def pause(self, failure: KafkaError | None = None) -> None:
+    async def pause(self, failure: errors.KafkaError | None = None) -> None:
         """Wait a moment before another try; raise KafkaTimeoutError if there is no time for one."""
         if self._left_s() <= _RETRY_PAUSE_S:
             raise self._timeout(failure) from failure
@@ -249,11 +244,11 @@ class WireClient:
             async with asyncio.timeout(min(left_s, _ATTEMPT_S)):
                 link = link or await self._open_link(address)
                 response = await link.ask(request, lowest, highest)
-        except (OSError, EOFError, TimeoutError, ProtocolError) as error:
+        except (OSError, EOFError, TimeoutError, errors.ProtocolError) as error:
             if link is not None:
                 link.abort()
             host, port = address
-            self._failure = KafkaConnectionError(
+            self._failure = errors.KafkaConnectionError(
                 f"{host}:{port} does not answer: {type(error).__name__} {error}"
             )
             raise self._failure from error
@@ -267,9 +262,9 @@ class WireClient:
     def _left_s(self) -> float:
         return self._deadline - asyncio.get_running_loop().time()
 
-    def _timeout(self, failure: KafkaError | None) -> KafkaTimeoutError:
+    def _timeout(self, failure: errors.KafkaError | None) -> errors.KafkaTimeoutError:
         because = f": {failure.without_advice()}" if failure else ""
-        return KafkaTimeoutError(
+        return errors.KafkaTimeoutError(
             f"no success within {self._timeout_s:g} s{because}",
             advice=failure.advice if failure else None,
         )
@@ -278,5 +273,5 @@ class WireClient:
 def first_of(answers: Sequence[_Result], what: str) -> _Result:
     """Return the first of a broker's answers; raise `ProtocolError` if there is none."""
     if not answers:
-        raise ProtocolError(f"a broker's answer has no {what}")
+        raise errors.ProtocolError(f"a broker's answer has no {what}")
     return answers[0]
