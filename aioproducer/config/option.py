@@ -350,3 +350,13 @@ def option(
     kind = kind or _KIND_OF_DEFAULT.get(type(default), Kind.STRING)
     row = Option(kind, doc, default, constraint, source, kafka_name=kafka_name, is_url=is_url)
     return field(default=default, metadata={METADATA_KEY: row})
+
+
+def long_option(default: int, doc: str, *, low: int = 0, source: str = "Kafka") -> int:
+    """Declare an option that is a 64-bit number of at least `low`."""
+    return option(default, doc, at_least(low), kind=Kind.LONG, source=source)
+
+
+def secret_option(doc: str, limit: Constraint = ANYTHING, *, source: str = "Kafka") -> str | None:
+    """Declare an option whose value is never shown; None by default."""
+    return option(None, doc, limit, kind=Kind.PASSWORD, source=source)

@@ -19,10 +19,12 @@ from aioproducer.config.option import (
     at_least,
     between,
     either,
+    long_option,
     one_of,
     one_of_ignoring_case,
     option,
     release,
+    secret_option,
     sendable,
     whole,
 )
@@ -55,12 +57,10 @@ class CoreOptions:
             )
         }
     )
-    bootstrap_resolve_timeout_ms: int = option(
+    bootstrap_resolve_timeout_ms: int = long_option(
         0,
         "How long start() tries while none of the bootstrap servers' names can be resolved, in ms; "
         "0 tries each once. Later on, names that cannot be resolved are tried again without bound.",
-        at_least(0),
-        kind=Kind.LONG,
         source="KIP-909",
     )
     client_dns_lookup: str = option(
@@ -81,18 +81,14 @@ class CoreOptions:
         sendable(),
         source="KIP-1123",
     )
-    metadata_max_age_ms: int = option(
+    metadata_max_age_ms: int = long_option(
         300_000,
         "After how many ms the cluster metadata is refreshed unasked; 0 with every request that "
         "carries records, -1 only when something fails.",
-        at_least(-1),
-        kind=Kind.LONG,
+        low=-1,
     )
-    metadata_max_idle_ms: int = option(
-        300_000,
-        "After how many ms without a record a topic's metadata is dropped.",
-        at_least(5_000),
-        kind=Kind.LONG,
+    metadata_max_idle_ms: int = long_option(
+        300_000, "After how many ms without a record a topic's metadata is dropped.", low=5_000
     )
     metadata_recovery_strategy: str = option(
         "rebootstrap",
@@ -101,12 +97,10 @@ class CoreOptions:
         one_of_ignoring_case("rebootstrap", "none"),
         source="KIP-899",
     )
-    metadata_recovery_rebootstrap_trigger_ms: int = option(
+    metadata_recovery_rebootstrap_trigger_ms: int = long_option(
         300_000,
         "After how many ms without metadata the client starts again from the bootstrap servers. "
         "A broker that is connected but busy or throttled is waited for.",
-        at_least(0),
-        kind=Kind.LONG,
         source="KIP-1102",
     )
     metadata_cluster_check_enable: bool = option(
@@ -130,38 +124,26 @@ class CoreOptions:
     )
 
     # -- connections -------------------------------------------------------------------------
-    connections_max_idle_ms: int = option(
+    connections_max_idle_ms: int = long_option(
         540_000,
         "After how many ms without traffic a connection is closed; -1, or librdkafka's 0, never.",
-        at_least(-1),
-        kind=Kind.LONG,
+        low=-1,
     )
-    reconnect_backoff_ms: int = option(
-        50,
-        "The first wait before a broker is dialled again, in ms; it doubles with each failure.",
-        at_least(0),
-        kind=Kind.LONG,
+    reconnect_backoff_ms: int = long_option(
+        50, "The first wait before a broker is dialled again, in ms; it doubles with each failure."
     )
-    reconnect_backoff_max_ms: int = option(
+    reconnect_backoff_max_ms: int = long_option(
         1_000,
         "The longest wait before a broker is dialled again, in ms. Equals "
         "reconnect_backoff_ms when only that one is set.",
-        at_least(0),
-        kind=Kind.LONG,
     )
-    socket_connection_setup_timeout_ms: int = option(
+    socket_connection_setup_timeout_ms: int = long_option(
         10_000,
         "How long setting up a connection may take at first, in ms; it doubles with each failure.",
-        at_least(0),
-        kind=Kind.LONG,
         source="KIP-601",
     )
-    socket_connection_setup_timeout_max_ms: int = option(
-        30_000,
-        "How long setting up a connection may take at most, in ms.",
-        at_least(0),
-        kind=Kind.LONG,
-        source="KIP-601",
+    socket_connection_setup_timeout_max_ms: int = long_option(
+        30_000, "How long setting up a connection may take at most, in ms.", source="KIP-601"
     )
     send_buffer_bytes: int = option(
         -1,
@@ -172,12 +154,10 @@ class CoreOptions:
     receive_buffer_bytes: int = option(
         32_768, "The socket's receive buffer in bytes; -1 leaves it to the system.", at_least(-1)
     )
-    proxy_url: str | None = option(
-        None,
+    proxy_url: str | None = secret_option(
         "The proxy that leads to the brokers, as `socks5://user:password@host:port`. `socks5` "
         "resolves the brokers' names here, `socks5h` and `http` (CONNECT, with Basic "
         "authentication) at the proxy.",
-        kind=Kind.PASSWORD,
         source="aioproducer",
     )
     dialer: StreamOpener | None = option(
@@ -195,13 +175,11 @@ class CoreOptions:
     )
 
     # -- time and retries --------------------------------------------------------------------
-    max_block_ms: int = option(
+    max_block_ms: int = long_option(
         60_000,
         "How long one send() may wait for metadata and memory together, in ms. So long calls that "
         "ask the cluster may wait for it, too: start(), partitions_for(), those of transactions. "
         "With 0 a send() never waits, and these calls wait at most request_timeout_ms.",
-        at_least(0),
-        kind=Kind.LONG,
     )
     enqueue_timeout_ms: int | None = option(
         None,
@@ -226,17 +204,11 @@ class CoreOptions:
         "delivery_timeout_ms is the bound that matters.",
         at_least(0),
     )
-    retry_backoff_ms: int = option(
-        100,
-        "The first wait before a request is sent again, in ms; it doubles with each failure.",
-        at_least(0),
-        kind=Kind.LONG,
+    retry_backoff_ms: int = long_option(
+        100, "The first wait before a request is sent again, in ms; it doubles with each failure."
     )
-    retry_backoff_max_ms: int = option(
-        1_000,
-        "The longest wait before a request is sent again, in ms.",
-        at_least(0),
-        kind=Kind.LONG,
+    retry_backoff_max_ms: int = long_option(
+        1_000, "The longest wait before a request is sent again, in ms."
     )
 
     # -- batches -----------------------------------------------------------------------------
@@ -247,12 +219,8 @@ class CoreOptions:
         one_of("all", "-1", "0", "1", -1, 0, 1)._replace(canonical=whole),
         kind=Kind.OBJECT,
     )
-    linger_ms: int = option(
-        5,
-        "How long a batch waits for more records at most, in ms.",
-        at_least(0),
-        kind=Kind.LONG,
-        source="Kafka, KIP-1030",
+    linger_ms: int = long_option(
+        5, "How long a batch waits for more records at most, in ms.", source="Kafka, KIP-1030"
     )
     batch_size: int = option(
         16_384, "The size of a batch in bytes; with 0 only tiny records share a batch.", at_least(0)
@@ -260,11 +228,9 @@ class CoreOptions:
     max_request_size: int = option(
         1_048_576, "The largest record and the largest request in bytes.", at_least(0)
     )
-    buffer_memory: int = option(
+    buffer_memory: int = long_option(
         33_554_432,
         "How many bytes of records may wait to be sent; send() waits when they are used up.",
-        at_least(0),
-        kind=Kind.LONG,
     )
     buffer_max_records: int | None = option(
         None,
@@ -351,12 +317,10 @@ class CoreOptions:
     partitioner_adaptive_partitioning_enable: bool = option(
         True, "Whether brokers that are slow to take batches get fewer records.", source="KIP-794"
     )
-    partitioner_availability_timeout_ms: int = option(
+    partitioner_availability_timeout_ms: int = long_option(
         0,
         "After how many ms without taking a batch a broker gets no more records "
         "without a key; 0 never.",
-        at_least(0),
-        kind=Kind.LONG,
         source="KIP-794",
     )
     partitioner_rack_aware: bool = option(
@@ -440,11 +404,8 @@ class CoreOptions:
     metrics_num_samples: int = option(
         2, "Over how many samples rates, means and peaks are taken.", at_least(1)
     )
-    metrics_sample_window_ms: int = option(
-        30_000,
-        "How long one sample of rates, means and peaks lasts, in ms.",
-        at_least(0),
-        kind=Kind.LONG,
+    metrics_sample_window_ms: int = long_option(
+        30_000, "How long one sample of rates, means and peaks lasts, in ms."
     )
     metrics_recording_level: str = option(
         "INFO",

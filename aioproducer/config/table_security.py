@@ -11,8 +11,10 @@ from aioproducer.config.option import (
     Kind,
     at_least,
     between,
+    long_option,
     one_of_ignoring_case,
     option,
+    secret_option,
     sendable,
 )
 from aioproducer.config.rules_security import MECHANISMS
@@ -54,15 +56,11 @@ class SecurityOptions(CoreOptions):
     sasl_username: str | None = option(
         None, "The user name for PLAIN and SCRAM.", sendable(), source="librdkafka"
     )
-    sasl_password: str | None = option(
-        None,
-        "The password for PLAIN and SCRAM.",
-        sendable(),
-        kind=Kind.PASSWORD,
-        source="librdkafka",
+    sasl_password: str | None = secret_option(
+        "The password for PLAIN and SCRAM.", sendable(), source="librdkafka"
     )
-    sasl_jaas_config: str | None = option(
-        None, "Java's JAAS line; its user name and password are taken from it.", kind=Kind.PASSWORD
+    sasl_jaas_config: str | None = secret_option(
+        "Java's JAAS line; its user name and password are taken from it."
     )
     sasl_credentials: (
         Callable[
@@ -115,19 +113,11 @@ class SecurityOptions(CoreOptions):
     sasl_login_refresh_window_jitter: float = option(
         0.05, "The random part of the moment of a refresh.", between(0.0, 0.25)
     )
-    sasl_login_retry_backoff_ms: int = option(
-        100,
-        "The first wait before a login is tried again, in ms.",
-        at_least(0),
-        kind=Kind.LONG,
-        source=_OIDC,
+    sasl_login_retry_backoff_ms: int = long_option(
+        100, "The first wait before a login is tried again, in ms.", source=_OIDC
     )
-    sasl_login_retry_backoff_max_ms: int = option(
-        10_000,
-        "The longest wait before a login is tried again, in ms.",
-        at_least(0),
-        kind=Kind.LONG,
-        source=_OIDC,
+    sasl_login_retry_backoff_max_ms: int = long_option(
+        10_000, "The longest wait before a login is tried again, in ms.", source=_OIDC
     )
     sasl_oauthbearer_token_endpoint_url: str | None = option(
         None, "Where tokens are fetched.", source=_OIDC, is_url=True
@@ -143,8 +133,8 @@ class SecurityOptions(CoreOptions):
     sasl_oauthbearer_client_credentials_client_id: str | None = option(
         None, "The client id at the token endpoint.", source=_OIDC
     )
-    sasl_oauthbearer_client_credentials_client_secret: str | None = option(
-        None, "The client secret at the token endpoint.", kind=Kind.PASSWORD, source=_OIDC
+    sasl_oauthbearer_client_credentials_client_secret: str | None = secret_option(
+        "The client secret at the token endpoint.", source=_OIDC
     )
     sasl_oauthbearer_header_urlencode: bool = option(
         False, "Whether id and secret are URL-encoded in the header.", source=_OIDC
@@ -182,8 +172,8 @@ class SecurityOptions(CoreOptions):
     sasl_oauthbearer_assertion_private_key_file: str | None = option(
         None, "The file of the key that signs assertions.", source=_ASSERTION
     )
-    sasl_oauthbearer_assertion_private_key_passphrase: str | None = option(
-        None, "The passphrase of that key.", kind=Kind.PASSWORD, source=_ASSERTION
+    sasl_oauthbearer_assertion_private_key_passphrase: str | None = secret_option(
+        "The passphrase of that key.", source=_ASSERTION
     )
     sasl_oauthbearer_assertion_template_file: str | None = option(
         None, "A file of static claims and headers.", source=_ASSERTION
@@ -196,28 +186,22 @@ class SecurityOptions(CoreOptions):
     )
 
     # -- TLS ---------------------------------------------------------------------------------
-    ssl_truststore_certificates: str | None = option(
-        None, "The trusted certificates in PEM.", kind=Kind.PASSWORD, source=_PEM
+    ssl_truststore_certificates: str | None = secret_option(
+        "The trusted certificates in PEM.", source=_PEM
     )
     ssl_truststore_location: str | None = option(None, "The file of the trusted certificates.")
-    ssl_truststore_password: str | None = option(
-        None, "The password of that file.", kind=Kind.PASSWORD
-    )
+    ssl_truststore_password: str | None = secret_option("The password of that file.")
     ssl_truststore_type: str = option(
         "JKS", "The format of that file; found out when left out.", _STORES
     )
-    ssl_keystore_certificate_chain: str | None = option(
-        None, "The client's certificates in PEM.", kind=Kind.PASSWORD, source=_PEM
+    ssl_keystore_certificate_chain: str | None = secret_option(
+        "The client's certificates in PEM.", source=_PEM
     )
-    ssl_keystore_key: str | None = option(
-        None, "The client's private key in PEM.", kind=Kind.PASSWORD, source=_PEM
-    )
+    ssl_keystore_key: str | None = secret_option("The client's private key in PEM.", source=_PEM)
     ssl_keystore_location: str | None = option(
         None, "The file of the client's key and certificates."
     )
-    ssl_keystore_password: str | None = option(
-        None, "The password of that file.", kind=Kind.PASSWORD
-    )
+    ssl_keystore_password: str | None = secret_option("The password of that file.")
     ssl_keystore_type: str = option(
         "JKS", "The format of that file; found out when left out.", _STORES
     )
@@ -226,9 +210,7 @@ class SecurityOptions(CoreOptions):
         "The file of the client's private key where it is not with the certificates.",
         source="librdkafka",
     )
-    ssl_key_password: str | None = option(
-        None, "The password of the client's private key.", kind=Kind.PASSWORD
-    )
+    ssl_key_password: str | None = secret_option("The password of the client's private key.")
     ssl_endpoint_identification_algorithm: str = option(
         "https",
         "How host names are verified; the empty string switches it off.",
