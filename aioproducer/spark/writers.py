@@ -10,7 +10,7 @@ a writer is pickled: the only moment on the driver that comes once per batch and
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from aioproducer.spark.reports.epochs import QueryReport
     from aioproducer.spark.reports.tasks import TaskReport
 
+_End = Callable[["SinkPlan", int, Sequence["TaskReport | None"]], "QueryReport"]
 _BATCH = "streaming.sql.batchId"
 _QUERY = "sql.streaming.queryId"
 
@@ -43,12 +44,23 @@ class TaskMessage(WriterCommitMessage):
     report: TaskReport
 
 
-class BatchWriter(DataSourceArrowWriter):
-    """Writes a DataFrame."""
+class _Writer:
+    """The common part of both writers; `reports` is the accumulator for the driver, if any."""
 
     def __init__(self, plan: SinkPlan, reports: Any = None) -> None:
         self._plan = plan
         self._reports = reports
+
+    def _end(self, end: _End, epoch: int, messages: list[WriterCommitMessage | None]) -> None:
+        """Commit or abort, and report it; a task that sent no message has no report."""
+        tasks = [each.report if isinstance(each, TaskMessage) else None for each in messages]
+        report = end(self._plan, epoch, tasks)
+        if self._reports is not None:
+            self._reports.add((report,))
+
+
+class BatchWriter(_Writer, DataSourceArrowWriter):
+    """Writes a DataFrame."""
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> TaskMessage:
         """Send the rows of one task; called on an executor."""
@@ -57,21 +69,18 @@ class BatchWriter(DataSourceArrowWriter):
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         """Commit: all tasks have succeeded."""
         freeze_modules()
-        _add(self._reports, commit(self._plan, self._plan.epoch.epoch, _reports_of(messages)))
+        self._end(commit, self._plan.epoch.epoch, messages)
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
         """Abort: a task failed for good, or the commit did."""
         freeze_modules()
-        _add(self._reports, abort(self._plan, self._plan.epoch.epoch, _reports_of(messages)))
+        self._end(abort, self._plan.epoch.epoch, messages)
 
 
-class StreamWriter(DataSourceStreamArrowWriter):
+class StreamWriter(_Writer, DataSourceStreamArrowWriter):
     """Writes micro-batches."""
 
-    def __init__(self, plan: SinkPlan, reports: Any = None) -> None:
-        self._plan = plan
-        self._is_begun = False
-        self._reports = reports
+    _is_begun: bool = False
 
     def __getstate__(self) -> dict[str, Any]:
         """Begin the epoch when Spark pickles the writer for the first of two times."""
@@ -83,32 +92,13 @@ class StreamWriter(DataSourceStreamArrowWriter):
         """Send the rows of one task of a micro-batch."""
         return TaskMessage(write_task(self._plan, _this_task(), _this_epoch(), iterator))
 
-    def commit(
-        self,
-        messages: list[WriterCommitMessage | None],
-        batchId: int,  # noqa: N803
-    ) -> None:
+    def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
         """Commit: all tasks of the batch have succeeded."""
-        _add(self._reports, commit(self._plan, batchId, _reports_of(messages)))
+        self._end(commit, batchId, messages)
 
-    def abort(
-        self,
-        messages: list[WriterCommitMessage | None],
-        batchId: int,  # noqa: N803
-    ) -> None:
+    def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
         """Abort: a task failed for good, or the commit did."""
-        _add(self._reports, abort(self._plan, batchId, _reports_of(messages)))
-
-
-def _add(reports: Any, report: QueryReport) -> None:
-    """Add a report to the accumulator by which the driver gets it, if there is one."""
-    if reports is not None:
-        reports.add((report,))
-
-
-def _reports_of(messages: list[WriterCommitMessage | None]) -> list[TaskReport | None]:
-    """Return the reports of the tasks; None for one that sent none."""
-    return [each.report if isinstance(each, TaskMessage) else None for each in messages]
+        self._end(abort, batchId, messages)
 
 
 def _this_task() -> TaskPlace:
