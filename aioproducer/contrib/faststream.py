@@ -72,45 +72,14 @@ class KafkaBroker(kafka.KafkaBroker):
 
     if not TYPE_CHECKING:  # type checkers see FastStream's overloads
 
-        async def publish(
-            self,
-            message: Any,
-            topic: str = "",
-            *,
-            key: Any = None,
-            partition: int | None = None,
-            timestamp_ms: int | None = None,
-            headers: dict[str, str] | None = None,
-            correlation_id: str | None = None,
-            reply_to: str = "",
-            no_confirm: bool = False,
-        ) -> Any:
+        async def publish(self, message: Any, topic: str = "", **place: Any) -> Any:
             """Publish a message; see `faststream.kafka.KafkaBroker.publish`."""
             config = self.config
             native = _direct_producer(config, message)
-            if native is not None:
-                return await native.publish_message(
-                    message,
-                    topic,
-                    key,
-                    partition,
-                    timestamp_ms,
-                    headers,
-                    correlation_id or _new_id(config),
-                    reply_to,
-                    no_confirm,
-                )
-            return await super().publish(
-                message,
-                topic,
-                key=key,
-                partition=partition,
-                timestamp_ms=timestamp_ms,
-                headers=headers,
-                correlation_id=correlation_id,
-                reply_to=reply_to,
-                no_confirm=no_confirm,
-            )
+            if native is None:
+                return await super().publish(message, topic, **place)
+            place["correlation_id"] = place.get("correlation_id") or _new_id(config)
+            return await native.publish_message(message, topic, **place)
 
         def publisher(self, *arguments: Any, autoflush: bool = False, **options: Any) -> Any:
             """Make a publisher; see `faststream.kafka.KafkaBroker.publisher`."""
@@ -127,45 +96,21 @@ class _Publisher(DefaultPublisher):
 
     if not TYPE_CHECKING:
 
-        async def publish(
-            self,
-            message: Any,
-            topic: str = "",
-            *,
-            key: Any = None,
-            partition: int | None = None,
-            timestamp_ms: int | None = None,
-            headers: dict[str, str] | None = None,
-            correlation_id: str | None = None,
-            reply_to: str = "",
-            no_confirm: bool = False,
-        ) -> Any:
+        async def publish(self, message: Any, topic: str = "", **place: Any) -> Any:
             """Publish a message, with the publisher's values where none is given."""
             config = self._outer_config
             native = _direct_producer(config, message)
-            if native is not None:
-                return await native.publish_message(
-                    message,
-                    topic or self.topic,
-                    key or self.key,
-                    self.partition if partition is None else partition,
-                    timestamp_ms,
-                    self.headers | (headers or {}),
-                    correlation_id or _new_id(config),
-                    reply_to or self.reply_to,
-                    no_confirm,
-                )
-            return await super().publish(
-                message,
-                topic,
-                key=key,
-                partition=partition,
-                timestamp_ms=timestamp_ms,
-                headers=headers,
-                correlation_id=correlation_id,
-                reply_to=reply_to,
-                no_confirm=no_confirm,
-            )
+            if native is None:
+                return await super().publish(message, topic, **place)
+            partition = place.get("partition")
+            place |= {
+                "key": place.get("key") or self.key,
+                "partition": self.partition if partition is None else partition,
+                "headers": self.headers | (place.get("headers") or {}),
+                "correlation_id": place.get("correlation_id") or _new_id(config),
+                "reply_to": place.get("reply_to") or self.reply_to,
+            }
+            return await native.publish_message(message, topic or self.topic, **place)
 
 
 def _direct_producer(config: Any, message: Any) -> _NativeProducer | None:
@@ -234,26 +179,27 @@ class _NativeProducer(AioKafkaFastProducerImpl):
         return await self.publish_message(
             cmd.body,
             cmd.destination,
-            cmd.key,
-            cmd.partition,
-            cmd.timestamp_ms,
-            cmd.headers,
-            cmd.correlation_id,
-            cmd.reply_to,
-            cmd.no_confirm,
+            key=cmd.key,
+            partition=cmd.partition,
+            timestamp_ms=cmd.timestamp_ms,
+            headers=cmd.headers,
+            correlation_id=cmd.correlation_id,
+            reply_to=cmd.reply_to,
+            no_confirm=cmd.no_confirm,
         )
 
     async def publish_message(
         self,
         body: Any,
         topic: str,
-        key: Any,
-        partition: int | None,
-        timestamp_ms: int | None,
-        headers: dict[str, str] | None,
-        correlation_id: str | None,
-        reply_to: str,
-        no_confirm: bool,
+        *,
+        key: Any = None,
+        partition: int | None = None,
+        timestamp_ms: int | None = None,
+        headers: dict[str, str] | None = None,
+        correlation_id: str | None = None,
+        reply_to: str = "",
+        no_confirm: bool = False,
     ) -> asyncio.Future[Any] | RecordMetadata | None:
         """Publish a message; with `no_confirm` return a future as soon as it is accepted."""
         native: _Native = self._producer.producer
