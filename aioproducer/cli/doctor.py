@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import Annotated
 
 from rich.text import Text
 
@@ -11,7 +10,7 @@ from aioproducer.cli import options
 from aioproducer.cli.checkup import Checkup, Finding, Scope, Status, verdict
 from aioproducer.cli.console import print_json, print_text
 from aioproducer.cli.exit_codes import ExitCode
-from aioproducer.cli.groups import grouped, parameter
+from aioproducer.cli.groups import grouped
 from aioproducer.cli.interrupts import Interrupts, run_command
 from aioproducer.config import ProducerConfig
 from aioproducer.errors import ConfigError
@@ -30,32 +29,7 @@ EXAMPLES = options.examples(
 @grouped
 def doctor(
     *,
-    topic: Annotated[
-        options.Text,
-        parameter(
-            "--topic -t TOPIC",
-            "A topic to examine: its partitions and replicas, and whether you may write to "
-            "it; without: none.",
-            callback=options.kafka_text,
-        ),
-    ] = None,
-    write: Annotated[
-        bool,
-        parameter(
-            "--write",
-            "Write one small record to --topic, as an application would. With a "
-            "transactional.id its transaction is aborted, and a running producer of that id is "
-            "shut out.",
-        ),
-    ] = False,
-    step_timeout: Annotated[
-        float,
-        parameter("--step-timeout SECONDS", "How long each step may take.", min=0.1),
-    ] = 5.0,
-    timeout: Annotated[
-        float,
-        parameter("--timeout SECONDS", "How long all of it may take.", min=0.1),
-    ] = 60.0,
+    scope: Scope,
     as_json: options.AsJson = False,
     connection: options.Connection,
 ) -> int:
@@ -66,9 +40,8 @@ def doctor(
     written unless --write asks for it. Ends with the exit code of the first failure; warnings
     leave it at 0.
     """
-    if write and topic is None:
+    if scope.write and scope.topic is None:
         raise ConfigError("--write needs a --topic to write to")
-    scope = Scope(topic, write=write, step_s=step_timeout, total_s=timeout)
     return run_command(partial(_doctor, connection.config(), scope, as_json=as_json))
 
 

@@ -17,11 +17,13 @@ from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 
+from aioproducer.cli import options
 from aioproducer.cli.checkup import advertised, clock, requests, topic, trial
 from aioproducer.cli.checkup.findings import CheckFailedError, Finding, Status
 from aioproducer.cli.checkup.probe import BrokerProbe
 from aioproducer.cli.checkup.probe_context import ProbeContext
 from aioproducer.cli.exit_codes import ExitCode, exit_code_for
+from aioproducer.cli.groups import option
 from aioproducer.config import ProducerConfig
 from aioproducer.core.transactions.coordinator_queries import describe, find_coordinator
 from aioproducer.core.transactions.requests import CoordinatorKey, CoordinatorKind
@@ -37,14 +39,25 @@ _MOST_PARTITIONS = 20
 """The partitions whose newest records are read."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Scope:
     """The scope of an examination; the bounds are in seconds."""
 
-    topic: str | None = None
-    write: bool = False
-    step_s: float = 5.0
-    total_s: float = 60.0
+    topic: options.Text = option(
+        None,
+        "--topic -t TOPIC",
+        "A topic to examine: its partitions and replicas, and whether you may write to it; "
+        "without: none.",
+        callback=options.kafka_text,
+    )
+    write: bool = option(
+        False,
+        "--write",
+        "Write one small record to --topic, as an application would. With a transactional.id its "
+        "transaction is aborted, and a running producer of that id is shut out.",
+    )
+    step_s: float = option(5.0, "--step-timeout SECONDS", "How long each step may take.", min=0.1)
+    total_s: float = option(60.0, "--timeout SECONDS", "How long all of it may take.", min=0.1)
 
 
 class Checkup:
