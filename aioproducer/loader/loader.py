@@ -195,7 +195,9 @@ class Loader:
             reason = f"the input had {size_before} bytes when it was loaded, and has {size} now"
         else:
             return
-        again = "choose another transactional_id" if self._transactions else "leave out resume"
+        again = "leave out resume"
+        if self._transactions is not None:
+            again = "choose another transactional_id (command line: `-X transactional.id=NAME`)"
         raise StateError(
             f"nothing is left to resume, and {reason}", advice=f"{again} to load it from its start"
         )

@@ -224,6 +224,21 @@ async def test_without_dead_letters_a_bad_row_ends_the_load_and_resume_goes_on_t
     assert (done.code, done.json["rows"], done.json["complete"]) == (0, 0, True)
 
 
+@pytest.mark.parametrize("way", [("--state", "s", "--resume"), ("--exactly-once",)])
+async def test_a_changed_file_is_not_said_to_be_loaded(
+    brokers: EmbeddedCluster, tmp_path: Path, way: tuple[str, ...]
+) -> None:
+    file = csv_file(tmp_path, 3)
+    arguments = ("load", file, "--topic", "t", *way, *bootstrap(brokers))
+    assert (await run(*arguments, cwd=tmp_path)).code == 0
+    assert "it was loaded before" in (await run(*arguments, cwd=tmp_path)).err
+    csv_file(tmp_path, 4)
+    done = await run(*arguments, cwd=tmp_path)
+    assert (done.code, "nothing is left to resume" in done.err) == (6, True)
+    assert "it was loaded before" not in done.err
+    assert ("-X transactional.id=NAME" in done.err) == (way == ("--exactly-once",))
+
+
 async def test_a_file_that_holds_no_state_is_not_written_over(
     brokers: EmbeddedCluster, tmp_path: Path
 ) -> None:

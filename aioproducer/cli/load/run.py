@@ -171,7 +171,7 @@ class Outcome:
         yield "retries", f"{metrics.get('record_retry_total', 0):,.0f}"
 
     def _remarks(self) -> Iterator[str]:
-        progress, options = self.progress, self.job.options
+        progress, options, before = self.progress, self.job.options, self.state.settled
         if self.error is not None:
             yield console.one_or_two_lines(self.error)
         if self.error is not None or not self.state.complete or self.job.brief:
@@ -187,7 +187,7 @@ class Outcome:
                 yield f"the same command resumes after {after}"
             elif options.state is not None:
                 yield f"resume after {after} with --resume"
-        elif self.state.complete and not progress.read and self.state.settled.rows:
+        elif self.state.complete and self.error is None and not progress.read and before.rows:
             if options.exactly_once:
                 yield "it was loaded before; -X transactional.id=NAME makes it another load"
             elif options.resume:
