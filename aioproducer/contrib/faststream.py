@@ -72,14 +72,35 @@ class KafkaBroker(kafka.KafkaBroker):
 
     if not TYPE_CHECKING:  # type checkers see FastStream's overloads
 
-        async def publish(self, message: Any, topic: str = "", **place: Any) -> Any:
+        async def publish(
+            self,
+            message: Any,
+            topic: str = "",
+            *,
+            key: Any = None,
+            partition: int | None = None,
+            timestamp_ms: int | None = None,
+            headers: dict[str, str] | None = None,
+            correlation_id: str | None = None,
+            reply_to: str = "",
+            no_confirm: bool = False,
+        ) -> Any:
             """Publish a message; see `faststream.kafka.KafkaBroker.publish`."""
             config = self.config
             native = _direct_producer(config, message)
-            if native is None:
-                return await super().publish(message, topic, **place)
-            place["correlation_id"] = place.get("correlation_id") or _new_id(config)
-            return await native.publish_message(message, topic, **place)
+            if native is not None:
+                correlation_id = correlation_id or _new_id(config)
+            return await (super().publish if native is None else native.publish_message)(
+                message,
+                topic,
+                key=key,
+                partition=partition,
+                timestamp_ms=timestamp_ms,
+                headers=headers,
+                correlation_id=correlation_id,
+                reply_to=reply_to,
+                no_confirm=no_confirm,
+            )
 
         def publisher(self, *arguments: Any, autoflush: bool = False, **options: Any) -> Any:
             """Make a publisher; see `faststream.kafka.KafkaBroker.publisher`."""
