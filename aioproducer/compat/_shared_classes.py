@@ -43,15 +43,18 @@ def shared_class(error_class: type[AnyError], module: str) -> type[AnyError]:
     own: Any = error_class
     named = (counterpart(module, base.__name__) for base in own.__mro__)
     theirs = next((each for each in named if each is not None), None)
-    return error_class if theirs is None else cast("type[AnyError]", joined(own, theirs))
+    return error_class if theirs is None else cast("type[AnyError]", joined(own, theirs, module))
 
 
 @cache
-def joined(own: Any, theirs: Any) -> type:
-    """Return the class that is both; its instances pickle as `own`, joined again where possible."""
+def joined(own: Any, theirs: Any, module: str) -> type:
+    """Return the class that is both; its instances pickle as `own`, joined again where possible.
+
+    `module` has `theirs`, which may name another one as its own.
+    """
 
     def reduce(error: BaseException) -> tuple[Any, ...]:
-        return _remade, (own, theirs.__module__, error.args), error.__dict__
+        return _remade, (own, module, error.args), error.__dict__
 
     names = {"__module__": own.__module__, "__doc__": own.__doc__, "__reduce__": reduce}
     return type(own.__name__, (own, theirs), names)

@@ -87,4 +87,8 @@ def shared_class(error_class: type[AnyError]) -> type[AnyError]:
     """Return the class to raise: also a subclass of aiokafka's, if that is imported."""
     own: Any = error_class
     theirs = counterpart("aiokafka.errors", own.__name__)
-    return error_class if theirs is None else cast("type[AnyError]", joined(own, theirs))
+    return (
+        error_class
+        if theirs is None
+        else cast("type[AnyError]", joined(own, theirs, "aiokafka.errors"))
+    )

@@ -36,12 +36,12 @@ What differs on purpose (confluent-kafka -> here):
   3.11); without callbacks 1.5 us (measured in turns on the same machine)
 """
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from aioproducer.compat._forwarding import forwarded, version_of
 from aioproducer.compat.confluent import errors, message, serialization
 from aioproducer.compat.confluent.aio import AIOProducer
-from aioproducer.compat.confluent.errors import KafkaError, KafkaException
+from aioproducer.compat.confluent.errors import KafkaError
 from aioproducer.compat.confluent.message import (
     TIMESTAMP_CREATE_TIME,
     TIMESTAMP_LOG_APPEND_TIME,
@@ -50,6 +50,9 @@ from aioproducer.compat.confluent.message import (
 )
 from aioproducer.compat.confluent.producer import Producer
 from aioproducer.compat.confluent.serialization import SerializingProducer
+
+if TYPE_CHECKING:
+    from aioproducer.compat.confluent.errors import KafkaException
 
 __all__ = [
     "TIMESTAMP_CREATE_TIME",
@@ -73,4 +76,6 @@ _INTERFACE_VERSION = "2.16.1"
 def __getattr__(name: str) -> Any:
     if name == "__version__":
         return version_of("confluent_kafka", _INTERFACE_VERSION)
+    if name in __all__:
+        return getattr(errors, name)
     return forwarded(name, __name__, "confluent_kafka", "confluent-kafka")

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from aioproducer.compat._shared_classes import counterpart
-from aioproducer.compat.confluent import errors
+from aioproducer.compat.confluent import _errors as errors
 from aioproducer.wire.messages.metadata import MetadataResponse
 
 _MODULE = "confluent_kafka.admin"

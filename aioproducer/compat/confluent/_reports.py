@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from aioproducer._util import log
 from aioproducer._util.clock import Deadline, SystemClock
-from aioproducer.compat.confluent import errors
+from aioproducer.compat.confluent import _errors as errors
 from aioproducer.compat.confluent._translation import reported, translated
 from aioproducer.compat.confluent.message import (
     TIMESTAMP_CREATE_TIME,

@@ -8,9 +8,9 @@ from typing import Any, Final, NamedTuple
 
 from aioproducer._util import log
 from aioproducer._util.threads import in_thread
-from aioproducer.compat.confluent import errors
+from aioproducer.compat.confluent import _errors as errors
+from aioproducer.compat.confluent._errors import KafkaError
 from aioproducer.compat.confluent._properties import as_ours, truth_of, verbatim
-from aioproducer.compat.confluent.errors import KafkaError
 from aioproducer.config import ProducerConfig
 from aioproducer.errors import ConfigError
 from aioproducer.runtime.security_settings import sasl_mechanism, tls_contexts

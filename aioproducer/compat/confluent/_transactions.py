@@ -7,9 +7,9 @@ from contextlib import contextmanager
 from typing import Final
 
 from aioproducer.blocking.fork_safe_lock import ForkSafeLock
-from aioproducer.compat.confluent import errors
+from aioproducer.compat.confluent import _errors as errors
+from aioproducer.compat.confluent._errors import KafkaError
 from aioproducer.compat.confluent._translation import translating
-from aioproducer.compat.confluent.errors import KafkaError
 
 _INIT: Final = "init_transactions"
 

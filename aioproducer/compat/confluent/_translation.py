@@ -11,8 +11,8 @@ from typing import Final
 
 from aioproducer import errors as ours
 from aioproducer.compat._translation import root_of
-from aioproducer.compat.confluent import errors
-from aioproducer.compat.confluent.errors import KafkaError
+from aioproducer.compat.confluent import _errors as errors
+from aioproducer.compat.confluent._errors import KafkaError
 from aioproducer.types import Persistence
 
 # The first row that fits counts.

@@ -19,20 +19,20 @@ from aioproducer._checks.event_loop import running_loop
 from aioproducer._util import log
 from aioproducer._util.secrets import hides_arguments
 from aioproducer.compat._forwarding import forwarded
-from aioproducer.compat.confluent import errors
+from aioproducer.compat.confluent import _errors as errors
 from aioproducer.compat.confluent._cluster import (
     ClusterMetadata,
     asking,
     check_topic_asked_for,
     known_cluster_id,
 )
+from aioproducer.compat.confluent._errors import KafkaError
 from aioproducer.compat.confluent._loop_side import LoopSide
 from aioproducer.compat.confluent._reports import Failure, Group, Report, Reports, call
 from aioproducer.compat.confluent._settings import settings_of
 from aioproducer.compat.confluent._statistics import Clock
 from aioproducer.compat.confluent._transactions import TransactionalCalls, check_produce
 from aioproducer.compat.confluent._translation import translated, translating
-from aioproducer.compat.confluent.errors import KafkaError
 from aioproducer.compat.confluent.message import Message
 from aioproducer.compat.confluent.producer import first_given, in_time, limit_of, record_of
 from aioproducer.errors import KafkaError as OwnError

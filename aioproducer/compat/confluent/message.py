@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from aioproducer.compat._shared_classes import counterpart
-from aioproducer.compat.confluent.errors import KafkaError
+from aioproducer.compat.confluent._errors import KafkaError
 
 TIMESTAMP_NOT_AVAILABLE: Final = 0
 TIMESTAMP_CREATE_TIME: Final = 1

@@ -15,13 +15,14 @@ from aioproducer._util.secrets import hides_arguments
 from aioproducer.blocking.fork_safe_lock import ForkSafeLock
 from aioproducer.blocking.loop_thread import LoopThread, stall_timeout
 from aioproducer.blocking.started import Started
-from aioproducer.compat.confluent import errors
+from aioproducer.compat.confluent import _errors as errors
 from aioproducer.compat.confluent._cluster import (
     ClusterMetadata,
     asking,
     check_topic_asked_for,
     known_cluster_id,
 )
+from aioproducer.compat.confluent._errors import KafkaError
 from aioproducer.compat.confluent._loop_side import LoopSide
 from aioproducer.compat.confluent._reports import Record, Reports
 from aioproducer.compat.confluent._settings import settings_of
@@ -32,7 +33,6 @@ from aioproducer.compat.confluent._transactions import (
     refused_by_produce,
 )
 from aioproducer.compat.confluent._translation import translated, translating
-from aioproducer.compat.confluent.errors import KafkaError
 from aioproducer.compat.confluent.message import Headers
 from aioproducer.errors import InvalidPartitionError
 from aioproducer.records import record_size_bound

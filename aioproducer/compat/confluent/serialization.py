@@ -11,20 +11,22 @@ from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from enum import StrEnum
 from functools import partial
-from typing import Any, Final, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
 from aioproducer._util import log
 from aioproducer._util.secrets import hides_arguments
 from aioproducer.compat._forwarding import forwarded
 from aioproducer.compat._shared_classes import counterpart
-from aioproducer.compat.confluent import errors
-from aioproducer.compat.confluent.errors import (
-    KeySerializationError,
-    ProduceError,
-    SerializationError,
-    ValueSerializationError,
-)
+from aioproducer.compat.confluent import _errors, errors
 from aioproducer.compat.confluent.producer import Producer
+
+if TYPE_CHECKING:
+    from aioproducer.compat.confluent.errors import (
+        KeySerializationError,
+        ProduceError,
+        SerializationError,
+        ValueSerializationError,
+    )
 
 __all__ = [
     "KeySerializationError",
@@ -159,13 +161,13 @@ class SerializingProducer(Producer, Generic[K, V]):
             try:
                 key_made = serialize_key(key, context)
             except Exception as error:
-                raise errors.shared_error_class(KeySerializationError)(error) from error
+                raise _errors.shared_class(_errors.KeySerializationError)(error) from error
         context.field = fields.VALUE
         if serialize_value is not None:
             try:
                 value_made = serialize_value(value, context)
             except Exception as error:
-                raise errors.shared_error_class(ValueSerializationError)(error) from error
+                raise _errors.shared_class(_errors.ValueSerializationError)(error) from error
         super().produce(
             topic,
             value_made,
@@ -219,4 +221,6 @@ def _cluster_id(reference: weakref.ref[SerializingProducer[Any, Any]]) -> str:
 
 
 def __getattr__(name: str) -> Any:
+    if name in __all__:
+        return getattr(errors, name)
     return forwarded(name, __name__, _MODULE, "confluent-kafka")
