@@ -492,6 +492,7 @@ class RecordAppender:
         except TimeoutError as error:
             if isinstance(error, KafkaError):
                 raise
+            self._path.stats.tick(self._loop.time())
             self._path.stats.buffer_exhausted += 1
             raise BufferExhaustedError(
                 f"no memory for the record within {bound}: {self._shortage}; {self._waiters}",

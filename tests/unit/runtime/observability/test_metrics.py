@@ -185,6 +185,24 @@ def test_a_refusal_for_want_of_memory_is_counted():
     play(act, max_block_ms=100)
 
 
+def test_a_refusal_for_want_of_memory_after_a_long_silence_is_in_the_rate():
+    async def act(stage: Stage) -> None:
+        async with stage.producer as producer:
+            await producer.warm_up(["t"])
+            stage.lose()
+            with pytest.raises(BufferExhaustedError):
+                while True:
+                    await producer.send("t", b"v" * 150)
+            await asyncio.sleep(100)
+            with pytest.raises(BufferExhaustedError):
+                await producer.send("t", b"v" * 150)
+            await asyncio.sleep(1)
+            assert producer.metrics()["buffer_exhausted_rate"] == pytest.approx(1)
+            await producer.close(0)
+
+    play(act, max_block_ms=100, delivery_timeout_ms=600_000)
+
+
 def test_waits_for_metadata_are_counted_in_nanoseconds():
     async def act(stage: Stage) -> None:
         async with stage.producer as producer:
