@@ -316,7 +316,9 @@ class SenderTask(TurnTask):
     def _on_identity_failure(self, error: KafkaError) -> None:
         now = self._now()
         self._sender.on_identity_failure(error, now)
-        if self._sender.fatal_error is None and self._sender.producer_id.last_error is not None:
+        if self._stopping or self._sender.fatal_error is not None:
+            return
+        if self._sender.producer_id.last_error is not None:
             self.warnings.warning(
                 now,
                 _PRODUCER_ID,

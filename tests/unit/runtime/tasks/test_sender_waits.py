@@ -47,6 +47,21 @@ def test_a_producer_id_that_is_refused_once_is_requested_again_after_the_backoff
     play(act, enable_idempotence=True)
 
 
+def test_a_start_that_is_cancelled_logs_no_failure_to_get_a_producer_id(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def act(stage: Stage) -> None:
+        asked = stage.faults.delay(500, ApiKey.INIT_PRODUCER_ID)
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.1):
+                await stage.producer.start()
+        assert asked.struck == 1
+        await stage.producer.close()
+
+    play(act, enable_idempotence=True)
+    assert not caplog.messages
+
+
 def test_a_request_that_was_lost_is_repeated_after_the_backoff() -> None:
     async def act(stage: Stage) -> None:
         await stage.producer.start()
