@@ -12,6 +12,7 @@ import os
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import field
+from decimal import Decimal
 from enum import Enum
 from math import isnan
 from typing import Any, Final, NamedTuple, TypeVar, cast
@@ -111,9 +112,9 @@ def either(value: object, other: Constraint) -> Constraint:
 def plain(value: Any) -> object:
     """Return text, a number or a truth value as Python's own type, anything else as it is.
 
-    Members of enumerations that are text or numbers too, other subclasses of these, and numpy's
-    scalars are such values. So are proxies, such as Django's lazy objects, of which `__class__` is
-    that of what they hold.
+    Members of enumerations that are text or numbers too, other subclasses of these, `Decimal` and
+    numpy's scalars are such values. So are proxies, such as Django's lazy objects, of which
+    `__class__` is that of what they hold.
     """
     kind = value.__class__
     if kind is not type(value) and kind in (str, bool, int, float):
@@ -124,6 +125,8 @@ def plain(value: Any) -> object:
         return value if isinstance(value, bool) else int.__int__(value)
     if isinstance(value, float):
         return float.__float__(value)
+    if isinstance(value, Decimal) and not value.is_nan():  # databases and JSON readers have these
+        return float(value)
     if getattr(value, "shape", None) == ():  # a scalar of numpy, which need not be installed
         return getattr(value, "item", lambda: value)()
     return value
@@ -313,6 +316,10 @@ class Option(NamedTuple):
             return "give its text: value.get_secret_value(), decoded if that is bytes"
         if self.kind in {Kind.STRING, Kind.PASSWORD} and _has_text(value):
             return "give its text: str(value)"
+        if isinstance(value, str) and value[:1] in ("'", '"') and value[:1] == value[-1:]:
+            return "leave out the quotes"
+        if isinstance(value, str) and " #" in value:
+            return "put a comment on a separate line"
         unit = next((unit for end, unit in _UNITS.items() if end in self.name), None)
         if self.kind in _INTEGER_BITS and type(value) is not int and unit is not None:
             return f"give a whole number of {unit}"

@@ -180,7 +180,11 @@ def unknown(name: str, rows: Mapping[str, Option], *, dotted: bool) -> ConfigErr
         word = name.lower()
         if word in _BROKERS:
             word = "bootstrap.servers" if dotted else "bootstrap_servers"
-        nearest = get_close_matches(word, all_names(rows, dotted=dotted), n=1)
+        known = all_names(rows, dotted=dotted)
+        parts = word.replace("-", ".").split(".") if dotted else word.split("_")
+        # Spring, Quarkus and container images put prefixes before Kafka's names.
+        rests = (("." if dotted else "_").join(parts[at:]) for at in range(len(parts)))
+        nearest = get_close_matches(word, known, n=1) or [rest for rest in rests if rest in known]
     hint = f"; did you mean {nearest[0]}?" if nearest else ""
     return ConfigError(f"unknown option {shown}{hint}")
 

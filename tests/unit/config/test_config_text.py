@@ -35,6 +35,20 @@ def test_text_of_the_wrong_type_is_refused(name, text):
         ProducerConfig.from_properties({"bootstrap.servers": "a:1", name: text})
 
 
+@pytest.mark.parametrize(
+    ("name", "text", "advice"),
+    [
+        ("acks", '"all"', "leave out the quotes"),
+        ("linger.ms", "'5'", "leave out the quotes"),
+        ("linger.ms", "5 # ms", "put a comment on a separate line"),
+    ],
+)
+def test_text_that_is_wrong_by_quotes_or_a_comment_has_advice(name, text, advice):
+    with pytest.raises(ConfigError) as raised:
+        ProducerConfig.from_properties({"bootstrap.servers": "a:1", name: text})
+    assert raised.value.advice == advice
+
+
 def test_librdkafkas_names_mean_the_same_options():
     read = ProducerConfig.from_properties(
         {

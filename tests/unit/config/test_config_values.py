@@ -1,6 +1,7 @@
 """Option values of subclasses, enumerations and numpy are kept as Python's own types."""
 
 import math
+from decimal import Decimal
 from enum import Enum, IntEnum, StrEnum
 from pathlib import Path
 from typing import Any
@@ -70,6 +71,8 @@ PLAIN = [
     ("linger_ms", 5.0, 5),
     ("linger_ms", Real(5.0), 5),
     ("linger_ms", numpy.int64(5), 5),
+    ("linger_ms", Decimal("5.0"), 5),
+    ("sasl_login_refresh_window_factor", Decimal("0.9"), 0.9),
     ("linger_ms", numpy.float32(5), 5),
     ("partitioner", OldEnum.MURMUR2, "murmur2"),
     ("sasl_login_refresh_window_factor", 1, 1.0),
@@ -106,6 +109,9 @@ def test_values_of_other_classes_are_kept_as_pythons_own(name: str, given: Any, 
         ("linger_ms", 5.5),
         ("linger_ms", math.nan),
         ("linger_ms", math.inf),
+        ("linger_ms", Decimal("5.5")),
+        ("linger_ms", Decimal("NaN")),
+        ("linger_ms", Decimal("1e999999")),
         ("linger_ms", numpy.array([5])),
         ("linger_ms", OldEnum.ALL),
         ("sasl_login_refresh_window_factor", True),

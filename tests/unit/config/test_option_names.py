@@ -436,6 +436,10 @@ def test_a_known_name_gets_no_guess(name: str, caplog: pytest.LogCaptureFixture)
         ("brokers", "bootstrap_servers", False),
         ("server", "bootstrap.servers", True),
         ("BOOTSTRAP_SERVERS", "bootstrap_servers", False),
+        ("spring.kafka.producer.properties.linger.ms", "linger.ms", True),
+        ("spring.kafka.producer.batch-size", "batch.size", True),
+        ("mp.messaging.outgoing.orders.acks", "acks", True),
+        ("KAFKA_PRODUCER_LINGER_MS", "linger_ms", False),
     ],
 )
 def test_an_unknown_name_is_refused_with_the_nearest_of_all_names(
