@@ -335,9 +335,9 @@ def _has_text(value: object) -> bool:
 
 
 def split_list(value: object) -> tuple[str, ...]:
-    """Return Kafka's comma-separated list, or a sequence of strings, as a tuple."""
-    items = value.split(",") if isinstance(value, str) else cast("Sequence[str]", value)
-    return tuple(item.strip() for item in items if item.strip())
+    """Return Kafka's comma-separated list, or a sequence of such lists, as a tuple."""
+    text = value if isinstance(value, str) else ",".join(cast("Sequence[str]", value))
+    return tuple(item.strip() for item in text.split(",") if item.strip())
 
 
 _KIND_OF_DEFAULT: Final = {bool: Kind.BOOLEAN, int: Kind.INT, float: Kind.DOUBLE, tuple: Kind.LIST}

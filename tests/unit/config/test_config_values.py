@@ -63,6 +63,7 @@ PLAIN = [
     ("batch_size", Number(5), 5),
     ("bootstrap_servers", NewEnum.SERVER, ("broker:9092",)),
     ("bootstrap_servers", [OldEnum.SERVER, Text("b:1")], ("broker:9092", "b:1")),
+    ("bootstrap_servers", ["a:1, b:1", "c:1"], ("a:1", "b:1", "c:1")),
     ("client_id", Text("me"), "me"),
     ("compression_type", OldEnum.GZIP, "gzip"),
     ("compression_zstd_level", Numbers.FIVE, 5),
