@@ -85,6 +85,7 @@ class Evidence:
         recovery_bound: How soon after that everything pending has to be done.
         stalls: Pending work that nothing would have ended.
         scripted_codes: Codes that brokers were made to answer.
+        leaves_out_offsets: Whether brokers acknowledged batches without their offsets.
         refusals: When dials to each broker were refused.
         restarts: When a producer started over from its bootstrap servers.
         expirations: What it said of batches that a broker acknowledged and does not have.
@@ -113,6 +114,7 @@ class Evidence:
     recovery_bound: RecoveryBound | None = None
     stalls: list[str] = field(default_factory=list)
     scripted_codes: frozenset[int] = frozenset()
+    leaves_out_offsets: bool = False
     refusals: Mapping[int, Sequence[float]] = field(default_factory=dict)
     restarts: Sequence[float] = ()
     expirations: Sequence[str] = ()

@@ -50,6 +50,7 @@ from simulation.faults import (
     draw_refused_logins,
     draw_schedule,
 )
+from simulation.faults.answers import DuplicateAnswer
 from simulation.hand_over import HandingProducer, HandingWorkload
 from simulation.ledger import EARLY, Alarm, CallState, Entry, Ledger
 from simulation.liveness import LivenessWatch, recovery_bound
@@ -548,6 +549,7 @@ class Simulation:
             described=() if self.scenario.parade else world.trace.times_of(" metadata #"),
             failures=[each.failure for each in engines if each.failure is not None],
             scripted_codes=frozenset().union(*(b.scripted_codes for b in world.brokers.values())),
+            leaves_out_offsets=world.happened[DuplicateAnswer.kind] > 0,
         )
 
 

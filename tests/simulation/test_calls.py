@@ -91,18 +91,30 @@ def test_a_call_that_waits_for_memory_too_long_or_too_short_is_found_out(
 
 
 @pytest.mark.parametrize(
-    ("reported", "found"), [((4, 6), 0), ((4, 7), 1), ((5, 6), 1), ((4, 4), 0)]
+    ("reported", "leaves_out", "found"),
+    [
+        ((4, 6), 0, 0),
+        ((4, 7), 0, 1),
+        ((5, 6), 0, 1),
+        ((4, 4), 0, 1),
+        ((4, 4), 1, 0),
+        ((4, 7), 1, 1),
+    ],
 )
 def test_offsets_of_a_bulk_call_that_are_not_true_are_found_out(
-    reported: tuple[int, int], found: int
+    reported: tuple[int, int], leaves_out: bool, found: int
 ) -> None:
     draft = [_entry(b"1"), _entry(b"2")]
+    for entry in draft:
+        entry.delivered_in_bulk = True
     copies = {
         entry.name: [SimpleNamespace(where=_LOG.where, record=SimpleNamespace(offset=offset))]
         for entry, offset in zip(draft, (6, 4), strict=True)
     }
     ledger = SimpleNamespace(offsets=[(draft, {_LOG.where: reported})])
-    evidence: Any = SimpleNamespace(ledger=ledger, copies=copies, may_lose=False)
+    evidence: Any = SimpleNamespace(
+        ledger=ledger, copies=copies, may_lose=False, leaves_out_offsets=leaves_out
+    )
     assert len(list(offsets_of_bulk_calls_are_true(evidence))) == found
 
 
