@@ -126,6 +126,8 @@ def _of_send(engine: ProducerEngine) -> Iterator[str]:
     may_be_refused = bool(stats.records_failed)
     if fast_path.appended > known or (fast_path.appended < known and not may_be_refused):
         yield f"{fast_path.appended} records were appended, {known} count"
+    if engine._failures_raised > stats.records_failed:
+        yield f"{engine._failures_raised} failures are raised of {stats.records_failed}"
     unread = engine.unretrieved
     if unread._unwritten and (unread._timer is None or unread._timer.when() > unread._next_line_at):
         yield f"{unread._unwritten} failures are to be logged, and no timer is set"

@@ -25,6 +25,7 @@ from simulation.consistency import (
     early_although_decided,
     inconsistent,
 )
+from simulation.leaders import Leaders
 from simulation.links import not_dialed
 from simulation.other_clusters import leaders_of_another_cluster
 from simulation.queues import (
@@ -115,6 +116,7 @@ class LivenessWatch:
         self._numbers: dict[SimProducer, dict[tuple[tuple[int, ...], int], Numbers]] = {}
         self._steps: dict[SimProducer, Sequence[Steps]] = {}
         self._requests: dict[SimProducer, RequestCounts] = {}
+        self._leaders = Leaders()
         self._failed: dict[SimProducer, tuple[int, int]] = {}
         self._jumps = 0
         self._takes_turns = takes_turns
@@ -160,6 +162,7 @@ class LivenessWatch:
             broken += self._requests.setdefault(producer, RequestCounts()).check(engine, now)
             broken += self._older_leaders(producer)
             broken += leaders_of_another_cluster(engine, self._cluster)
+            broken += self._leaders.check(engine, self._cluster)
             broken += self._renumbered(producer)
             broken += self._acknowledged_by_a_deleted_log(producer)
             if self._takes_turns and ExtraTurns.may_begin(engine):

@@ -2355,6 +2355,45 @@ MUTANTS += (
 )
 
 
+# Kinds that a fourteenth blind round has shown to be missed.
+MUTANTS += (
+    Mutant(
+        "say that a bulk call ends with the first record of its last batch",
+        "runtime/bulk/run.py",
+        "(min(low, begin), max(high, end))",
+        "(min(low, begin), max(high, begin))",
+    ),
+    Mutant(
+        "keep the epoch of a leader that a hint has replaced",
+        "core/metadata/metadata.py",
+        "known._replace(leader=leader, leader_epoch=epoch)",
+        "known._replace(leader=leader)",
+    ),
+    Mutant(
+        "count the failures twice that two flushes have raised",
+        "runtime/engine.py",
+        "        self._failures_raised = stats.records_failed\n",
+        "        self._failures_raised += failed\n",
+    ),
+)
+TRANSACTIONAL_MUTANTS += (
+    Mutant(
+        "renumber only the first batch of an epoch that cannot be renewed",
+        "core/transactions/sequencer.py",
+        "return partition.in_flight[:1] != [batch] and",
+        "return partition.in_flight[:1] == [batch] and",
+        transactional=True,
+    ),
+    Mutant(
+        "commit without a row that was refused before it could be lost",
+        "runtime/bulk/run.py",
+        "and not isinstance(error, self._spares):",
+        "and isinstance(error, self._losses):",
+        transactional=True,
+    ),
+)
+
+
 def hunt(mutant: Mutant, seeds: int) -> str | None:
     """The first seed that finds the mutant, with its oracles; None when none does."""
     with tempfile.TemporaryDirectory() as folder:

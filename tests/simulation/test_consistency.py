@@ -95,6 +95,7 @@ def _engine(**link: Any) -> Any:
         stats=SimpleNamespace(records_acknowledged=4, records_failed=2, buffer_waits=0),
         memory=SimpleNamespace(lock=SimpleNamespace(_waiters=None, locked=lambda: True)),
         accumulator=SimpleNamespace(incomplete=lambda: [_batch(1), _batch(2)]),
+        _failures_raised=2,
         unretrieved=SimpleNamespace(_unwritten={}, _timer=None, _next_line_at=0.0),
         loop=SimpleNamespace(pending_timers=list),
         pool=SimpleNamespace(_queue=[]),
@@ -138,6 +139,7 @@ def test_consistent_state_breaks_no_rule() -> None:
         ("appender.batch_appender.fast_path.appended", 10),
         ("appender.batch_appender._opened_this_turn", 100),
         ("unretrieved._unwritten", {_PLACE: 1}),
+        ("_failures_raised", 3),
     ],
 )
 def test_each_difference_is_found(path: str, value: object) -> None:

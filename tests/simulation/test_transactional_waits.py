@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from aioproducer.core.sending.idempotence import ProducerIdentity
 from aioproducer.core.transactions.manager import TransactionManager
 from aioproducer.core.transactions.operations import OperationKind
 from aioproducer.core.transactions.states import TransactionState
@@ -24,7 +25,7 @@ from aioproducer.errors import (
 from aioproducer.testing.broker.faults import Faults
 from aioproducer.testing.broker.transactions.groups import GroupOffset
 from aioproducer.testing.world.loop import VirtualLoop
-from aioproducer.types import TopicPartition
+from aioproducer.types import Record, TopicPartition
 from aioproducer.wire.api_keys import ApiKey
 from simulation.ledger import Ledger
 from simulation.transactions.book import Outcome, TransactionBook, TransactionEntry
@@ -32,6 +33,7 @@ from simulation.transactions.calm import (
     begin_while_refused,
     commit_before_abort,
     commit_positions_alone,
+    commit_with_a_refused_row,
 )
 from simulation.transactions.contents import Contents
 from simulation.transactions.oracles import ends_have_the_errors_of_their_causes
@@ -57,9 +59,43 @@ def _broken(
     engine: Any = SimpleNamespace(
         transactions=SimpleNamespace(manager=manager),
         appender=SimpleNamespace(fast_path=fast_path),
-        accumulator=SimpleNamespace(incomplete=lambda: batches),
+        accumulator=SimpleNamespace(incomplete=lambda: batches, sequencer=_sequencer()),
     )
     return list(broken_in_transactions(engine, 1.0))
+
+
+def _sequencer(identity: ProducerIdentity | None = None, **state: object) -> Any:
+    """Return a sequencer whose partition has a batch that waits for a retry."""
+    defaults = {"unwritten_from": (1,), "in_flight": [SimpleNamespace(pins=0)]}
+    partition = SimpleNamespace(identity=identity, **defaults | state)
+    return SimpleNamespace(_partitions={} if identity is None else {_PLACE: partition})
+
+
+@pytest.mark.parametrize(
+    ("transaction", "identity", "changed", "found"),
+    [
+        (_STATES.IN_TRANSACTION, 4, {}, 1),
+        (_STATES.COMMITTING, 4, {}, 1),
+        (_STATES.ABORTABLE_ERROR, 4, {}, 0),
+        (_STATES.IN_TRANSACTION, 3, {}, 0),
+        (_STATES.IN_TRANSACTION, 4, {"unwritten_from": None}, 0),
+        (_STATES.IN_TRANSACTION, 4, {"in_flight": [SimpleNamespace(pins=1)]}, 0),
+    ],
+)
+def test_a_transaction_with_batches_that_cannot_be_sent_in_its_epoch_is_found_out(
+    transaction: TransactionState, identity: int, changed: Mapping[str, object], found: int
+) -> None:
+    manager = TransactionManager("x", 1000)
+    manager.state, manager.identity = transaction, ProducerIdentity(1, 4)
+    sequencer = _sequencer(ProducerIdentity(1, identity), **changed)
+    is_open = transaction is _STATES.IN_TRANSACTION
+    gate = SimpleNamespace(check_transaction=None if is_open else manager.check_send)
+    engine: Any = SimpleNamespace(
+        transactions=SimpleNamespace(manager=manager),
+        appender=SimpleNamespace(fast_path=gate),
+        accumulator=SimpleNamespace(incomplete=list, sequencer=sequencer),
+    )
+    assert len(list(broken_in_transactions(engine, 1.0))) == found
 
 
 @pytest.mark.parametrize(
@@ -75,7 +111,7 @@ def test_additions_of_an_aborted_transaction_are_found_out(
     engine: Any = SimpleNamespace(
         transactions=SimpleNamespace(manager=manager),
         appender=SimpleNamespace(fast_path=SimpleNamespace(check_transaction=manager.check_send)),
-        accumulator=SimpleNamespace(incomplete=list),
+        accumulator=SimpleNamespace(incomplete=list, sequencer=_sequencer()),
     )
     assert len(list(broken_in_transactions(engine, 1.0))) == found
 
@@ -300,3 +336,25 @@ def test_a_committed_transaction_that_is_said_to_be_aborted_is_found_out(
     _run(commit_before_abort(actor, entry, admin, book, ledger))
     assert book.transactions[-1].outcome is outcome
     assert len(ledger.false_reports) == found
+
+
+@pytest.mark.parametrize("outcome", [Outcome.COMMITTED, Outcome.REFUSED])
+def test_a_commit_without_a_refused_row_is_found_out(outcome: Outcome) -> None:
+    ledger, rows = Ledger(), []
+
+    async def calm_transaction(
+        fill: Callable[[TransactionEntry], Awaitable[None]],
+    ) -> TransactionEntry:
+        tx = TransactionBook().begin("a", 0.0)
+        await fill(tx)
+        tx.report(outcome)
+        return tx
+
+    async def send_many(topic: str, items: list[Record]) -> None:
+        rows.extend(items)
+
+    producer = SimpleNamespace(send_many=send_many)
+    actor: Any = SimpleNamespace(calm_transaction=calm_transaction, producer=producer)
+    _run(commit_with_a_refused_row(actor, "t", ledger))
+    assert [row.partition for row in rows] == [-1]
+    assert len(ledger.false_reports) == (outcome is Outcome.COMMITTED)

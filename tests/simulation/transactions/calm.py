@@ -5,6 +5,7 @@ Owns: what the busy part of a run makes too rarely. Not here: when a run makes t
     positions alone     no record begins the transaction; all that belongs to a position is kept
     a refused renewal   the epoch after a prepared V1 transaction, for which the next begin waits
     a late abort        another process aborts what was committed after it had found it open (V2)
+    a refused row       a bulk call returns it as failed, so that only the commit can raise
 """
 
 from __future__ import annotations
@@ -15,7 +16,12 @@ from typing import TYPE_CHECKING
 
 from aioproducer.errors import AuthorizationError, KafkaError
 from aioproducer.testing.broker.transactions.groups import GroupOffset
-from aioproducer.types import OffsetAndMetadata, TopicPartition, TransactionDescription
+from aioproducer.types import (
+    OffsetAndMetadata,
+    Record,
+    TopicPartition,
+    TransactionDescription,
+)
 from aioproducer.wire.api_keys import ApiKey
 from simulation.faults.coordinators import FinalCoordinatorError
 from simulation.transactions.book import Outcome
@@ -117,3 +123,14 @@ async def commit_before_abort(
         aborted = {each.transactional_id for each in await admin.abort_orphans(name)}
     if name in aborted and tx.outcome is Outcome.COMMITTED:
         ledger.false_reports.append(f"{tx.label} is committed, and abort_orphans() has aborted it")
+
+
+async def commit_with_a_refused_row(actor: Actor, topic: str, ledger: Ledger) -> None:
+    """Commit after a bulk call that left out a row: that is refused as well."""
+
+    async def fill(tx: TransactionEntry) -> None:
+        await actor.producer.send_many(topic, [Record(b"refused", partition=-1)])
+
+    tx = await actor.calm_transaction(fill)
+    if tx.outcome is Outcome.COMMITTED:
+        ledger.false_reports.append(f"{tx.label} is committed without a row that was refused")

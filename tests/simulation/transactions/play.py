@@ -23,6 +23,7 @@ from simulation.transactions.calm import (
     begin_while_refused,
     commit_before_abort,
     commit_positions_alone,
+    commit_with_a_refused_row,
 )
 from simulation.transactions.outsider import SimAdmin
 from simulation.transactions.plan import Seat
@@ -242,6 +243,7 @@ class TransactionalPlay:
         commits = {actor.entry.transactional_id: actor.commit_last}
         admin = LateAdmin(config, self._cast.network, rng, commits)
         await commit_before_abort(actor, entry, admin, self._cast.book, self._ledger)
+        await commit_with_a_refused_row(actor, topic, self._ledger)
 
     async def _read_to_the_end(self, actor: Actor, most: int) -> bool:
         """Return whether it gets there; open transactions of dead processes delay it."""

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 _S = TransactionState
 _ABORTED = frozenset({_S.ABORTING, _S.ABORTABLE_ERROR})
+_MAY_COMMIT = frozenset({_S.IN_TRANSACTION, _S.COMMITTING})
 _WAITS_IN: Mapping[OperationKind, frozenset[TransactionState]] = {
     OperationKind.INIT: frozenset({_S.INITIALIZING}),
     OperationKind.BEGIN: frozenset({_S.INITIALIZING, _S.ABORTING}),
@@ -32,7 +33,7 @@ def broken_in_transactions(engine: ProducerEngine, now: float) -> Iterator[str]:
     if engine.transactions is None:
         return
     manager = engine.transactions.manager
-    for rule in (_keeps_what_is_aborted, _gate_is_wrong, _call_waits_for_another_state):
+    for rule in _RULES:
         for text in rule(engine, manager):
             yield f"the producer is {manager.state.value}, and {text}"
 
@@ -55,6 +56,19 @@ def _gate_is_wrong(engine: ProducerEngine, manager: TransactionManager) -> Itera
         yield f"its fast path is {'open' if is_open else 'closed'}"
 
 
+def _goes_on_without_sequences(
+    engine: ProducerEngine, manager: TransactionManager
+) -> Iterator[str]:
+    """Batches that no request may have, as the broker lacks one before them in this epoch."""
+    if manager.state not in _MAY_COMMIT:
+        return
+    for where, each in engine.accumulator.sequencer._partitions.items():
+        first = each.unwritten_from
+        waits = [batch for batch in each.in_flight if not batch.pins]
+        if each.identity == manager.identity and first is not None and waits:
+            yield f"{len(waits)} batches of {where} cannot be sent in this epoch"
+
+
 def _call_waits_for_another_state(
     engine: ProducerEngine, manager: TransactionManager
 ) -> Iterator[str]:
@@ -62,3 +76,11 @@ def _call_waits_for_another_state(
     for kind, states in _WAITS_IN.items():
         if kind in manager._operations and manager.state not in states:
             yield f"{kind.value}() waits"
+
+
+_RULES = (
+    _keeps_what_is_aborted,
+    _gate_is_wrong,
+    _goes_on_without_sequences,
+    _call_waits_for_another_state,
+)
