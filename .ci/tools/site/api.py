@@ -104,8 +104,9 @@ def _found(path: str) -> Any:
 
 
 def _entry(value: Any) -> str:
-    """A class or a function, for mkdocstrings to fill in; nothing else has a separate docstring."""
-    if not (inspect.isclass(value) or inspect.isroutine(value)):
+    """A class or a function of ours, for mkdocstrings to fill in; nothing else has a docstring."""
+    is_documented = inspect.isclass(value) or inspect.isroutine(value)
+    if not is_documented or not value.__module__.startswith("aioproducer"):
         return ""
     path = f"{value.__module__}.{value.__qualname__}"
     text = f"## {value.__name__}\n\n::: {_TWINS.get(path, path)}\n"

@@ -1,7 +1,7 @@
 """AWS credentials from `botocore`'s chain (environment, profiles, roles), and the profile's region.
 
-The chain may send requests and wait for a server that does not answer, so it runs in threads of its
-own; botocore renews the credentials.
+The chain may send requests and wait for a server that does not answer, so it runs in separate
+threads; botocore renews the credentials.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 The last step of the exchange selects no security layer. The library renews tickets from a keytab.
 
-Invariants: every call of the library runs in a thread of its own, since it may send requests and
+Invariants: every call of the library runs in a separate thread, since it may send requests and
 wait for a KDC that does not answer; the library is imported when a mechanism is created.
 """
 
