@@ -54,8 +54,8 @@ def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
     first = 0
     for number, raw in enumerate(re.split(r"\r\n|\r|\n", text), 1):
         line = raw.lstrip(_BLANKS)
-        if not pending:
-            first = number
+        if not any(pending):  # also after a line that is a backslash alone, as in Java
+            pending, first = [], number
             if not line or line[0] in "#!":
                 continue
         trailing = len(line) - len(line.rstrip("\\"))

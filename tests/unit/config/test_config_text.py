@@ -244,6 +244,7 @@ def test_a_file_that_is_not_utf8_or_missing_says_so(tmp_path):
         ("a=1\\\n  #2\nb=3", {"a": "1#2", "b": "3"}),
         ("a=1\na=2", {"a": "2"}),
         ("a=1\\", {"a": "1"}),
+        ("a=1\n\\\n\n#b=2\n \\\n#c\nd=3", {"a": "1", "d": "3"}),
     ],
 )
 def test_the_syntax_of_properties_files(text, entries):
