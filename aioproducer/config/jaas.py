@@ -18,8 +18,9 @@ _TOKEN: Final = re.compile(
     r"""\s*(?://[^\n]*|/\*.*?(?:\*/|\Z)|"((?:[^"\\]|\\.)*)"|'((?:[^'\\]|\\.)*)'|([=;])|([^\s=;"']+))""",
     re.DOTALL,
 )
-_ESCAPE: Final = re.compile(r"\\(.)", re.DOTALL)
-_ESCAPES: Final = {"n": "\n", "t": "\t", "r": "\r", "f": "\f", "b": "\b"}
+_ESCAPE: Final = re.compile(r"\\(?:([0-3][0-7]{2}|[0-7]{1,2})|(.))", re.DOTALL)
+"""As Java's `StreamTokenizer`: an octal number, or a character."""
+_ESCAPES: Final = {"n": "\n", "t": "\t", "r": "\r", "f": "\f", "b": "\b", "a": "\a", "v": "\v"}
 _FLAGS: Final = ("required", "requisite", "sufficient", "optional")
 _NAME: Final = "sasl_jaas_config"
 
@@ -97,6 +98,10 @@ def parse_jaas(line: str, mechanism: str) -> JaasLogin:
     return JaasLogin(module, options)
 
 
+def _character(escape: re.Match[str]) -> str:
+    return chr(int(escape[1], 8)) if escape[1] else _ESCAPES.get(escape[2], escape[2])
+
+
 def _tokens(line: str) -> list[str]:
     tokens, at = [], 0
     line = line.strip()
@@ -107,7 +112,7 @@ def _tokens(line: str) -> list[str]:
         at = found.end()
         quoted = found[1] if found[1] is not None else found[2]
         if quoted is not None:
-            tokens.append(_ESCAPE.sub(lambda e: _ESCAPES.get(e[1], e[1]), quoted))
+            tokens.append(_ESCAPE.sub(_character, quoted))
         elif plain := found[3] or found[4]:
             tokens.append(plain)
     return tokens

@@ -223,6 +223,7 @@ def test_librdkafkas_names_are_understood() -> None:
         (f"{PLAIN}  required\n username = 'a b'\n password='c;=' ;", {"username": "a b"}),
         (f'{PLAIN} required /* x */ username="a" // y\n ;', {"username": "a"}),
         (rf'{PLAIN} required username="a\"b\\c";', {"username": 'a"b\\c'}),
+        (rf'{PLAIN} required username="\1018\7\400\v";', {"username": "A8\x07 0\x0b"}),
         (f"{PLAIN} optional;", {}),
         (f"{PLAIN} REQUIRED username=a;", {"username": "a"}),
     ],
