@@ -3,7 +3,7 @@
     2xx with access_token         the token
     408, 429, 5xx, no connection  retry after a backoff, or after `Retry-After`, for `retry_s`; then
                                   a connection error, and no request until `Retry-After` is over
-    anything else                 `AuthenticationError`, at once
+    anything else                 `AuthenticationError`, at once, and no request for 10 s
 
 Invariants: every wait is bounded; errors contain the endpoint's `error` and `error_description`,
 never the request. HTTP is done by `httpx`, imported when first needed.
@@ -34,7 +34,12 @@ from aioproducer._util.bounded_json import decoded_object
 from aioproducer._util.printable import printable
 from aioproducer._util.secrets import Unpicklable, hides_arguments, without_login, without_secrets
 from aioproducer._util.threads import in_thread
-from aioproducer.errors import AuthenticationError, ConfigError, KafkaConnectionError
+from aioproducer.errors import (
+    AuthenticationError,
+    ConfigError,
+    KafkaConnectionError,
+    KafkaError,
+)
 from aioproducer.net.security.tls import TlsSettings, make_context
 from aioproducer.net.security.tokens import as_token, seconds_in
 from aioproducer.types import OAuthToken
@@ -50,6 +55,8 @@ _BUSY = (408, 429)
 _LONGEST_ANSWER = 1024 * 1024
 _LONGEST_PAUSE_S = 60.0
 """Of `Retry-After`, between calls: an endpoint may ask for days by mistake."""
+_PAUSE_AFTER_REFUSAL_S = 10.0
+"""As Java's ExpiringCredentialRefreshingLogin; each connection would ask, every second."""
 
 Assertions = Callable[[], Awaitable[str]]
 
@@ -98,11 +105,23 @@ class TokenEndpoint:
         self._sent: tuple[str | None, ...] = (settings.client_secret,)
         self._rng = rng
         self._free_at = 0.0
-        """The time of the monotonic clock before which the endpoint wants no request."""
+        """The time of the monotonic clock before which calls fail as the last one did."""
+        self._failure: KafkaError | None = None
 
     @hides_arguments
     async def fetch(self) -> OAuthToken:
         """Fetch a new token."""
+        if self._failure is not None and time.monotonic() < self._free_at:
+            raise self._failure.with_context()
+        try:
+            return await self._fetched()
+        except KafkaError as error:
+            if isinstance(error, AuthenticationError):
+                self._free_at = time.monotonic() + _PAUSE_AFTER_REFUSAL_S
+            self._failure = error.with_context()
+            raise
+
+    async def _fetched(self) -> OAuthToken:
         import httpx
 
         settings = self._settings
@@ -110,12 +129,6 @@ class TokenEndpoint:
         timeout = httpx.Timeout(settings.read_timeout_s, connect=settings.connect_timeout_s)
         deadline = time.monotonic() + settings.retry_s
         attempt = 0
-        pause = self._free_at - time.monotonic()
-        if pause >= settings.retry_s:
-            raise KafkaConnectionError(
-                f"no token: the token endpoint is busy and wants no request for {pause:.0f} s"
-            )
-        await asyncio.sleep(max(0.0, pause))
         # The certificates of authorities are read in a thread; not needed without TLS.
         secure = settings.url.lower().startswith("https:")
         verify = await in_thread(_tls_context, settings.ca_location) if secure else False

@@ -26,7 +26,12 @@ from support.security.issuer import Issuer, decoded, encoded, serving
 from support.security.leaks import Evidence, secret
 
 from aioproducer import OAuthToken, ProducerConfig
-from aioproducer.errors import AuthenticationError, ConfigError, KafkaConnectionError
+from aioproducer.errors import (
+    AuthenticationError,
+    ConfigError,
+    KafkaConnectionError,
+    KafkaError,
+)
 from aioproducer.net.security.assertions import (
     AssertionSettings,
     assertion_file,
@@ -670,14 +675,25 @@ async def test_a_time_that_a_busy_endpoint_asks_for_is_waited_for() -> None:
             await asking(url, retry_backoff_s=0.001).fetch()
 
 
-async def test_a_busy_endpoint_gets_no_request_from_later_calls_either() -> None:
-    busy = b"HTTP/1.1 429 -\r\nRetry-After: 9999999\r\nContent-Length: 0\r\n\r\n"
-    async with hostile(busy) as url:
+@pytest.mark.parametrize(
+    ("answer", "kind"),
+    [
+        (b"429 -\r\nRetry-After: 9999999", KafkaConnectionError),
+        (b"401 -", AuthenticationError),
+    ],
+)
+async def test_an_endpoint_that_was_busy_or_has_refused_is_not_asked_again_at_once(
+    answer: bytes, kind: type[KafkaError]
+) -> None:
+    async with hostile(b"HTTP/1.1 %b\r\nContent-Length: 0\r\n\r\n" % answer) as url:
         endpoint = asking(url)
-        with pytest.raises(KafkaConnectionError, match="HTTP 429"):
+        with pytest.raises(kind) as first:
             await endpoint.fetch()
-        with pytest.raises(KafkaConnectionError, match=r"busy and wants no request for (59|60) s"):
-            await endpoint.fetch()
+    # Nothing listens there any more.
+    with pytest.raises(kind) as second:
+        await endpoint.fetch()
+    assert second.value is not first.value
+    assert str(second.value) == str(first.value)
 
 
 async def test_the_target_of_a_redirect_is_named_without_its_login() -> None:
