@@ -154,10 +154,10 @@ def _only_result(response: Message) -> CreatableTopicResult | DeletableTopicResu
 async def _wait_everywhere(
     client: WireClient, name: str, is_done: Callable[[MetadataResponseTopic], bool]
 ) -> None:
-    """Return when every broker describes the topic as wanted."""
+    """Return when every broker describes the topic as wanted, but those that have left."""
     await client.retry(lambda: client.metadata([]))
     for node_id in client.node_ids:
-        while True:
+        while node_id in client.node_ids:
             try:
                 found = (await client.metadata([name], node_id=node_id)).topics
                 if is_done(first_of(found, "topic")):
@@ -165,6 +165,7 @@ async def _wait_everywhere(
                 failure: errors.KafkaError | None = None
             except errors.KafkaConnectionError as error:
                 failure = error
+                await client.retry(lambda: client.metadata([]))
             await client.pause(failure)
 
 

@@ -210,6 +210,15 @@ async def test_creation_waits_until_every_partition_has_a_leader(cluster: Embedd
     assert fault.struck == 3
 
 
+async def test_creation_waits_for_no_broker_that_leaves(cluster: EmbeddedCluster) -> None:
+    cluster.freeze_broker(3)
+    creating = asyncio.create_task(create_topic(cluster.bootstrap_servers, "new", timeout_s=5))
+    while "new" not in cluster.state.topics:  # noqa: ASYNC110
+        await asyncio.sleep(0.01)
+    await cluster.stop_broker(3)
+    await creating
+
+
 def test_postponing_starts_a_clients_time_anew() -> None:
     async def wait_twice(_: VirtualKafka) -> None:
         async with WireClient("localhost:1", timeout_s=10) as client:
