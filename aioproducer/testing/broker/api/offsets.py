@@ -37,7 +37,6 @@ from aioproducer.wire.messages.transactions import (
     TxnOffsetCommitResponseTopic,
 )
 
-_FIRST_TXN_VERSION_WITH_ABORTABLE = 4
 _FIRST_TXN_VERSION_WITH_ADDING = 5
 _FIRST_TXN_VERSION_WITH_IDS = 6
 _FIRST_COMMIT_VERSION_WITH_IDS = 10
@@ -61,7 +60,7 @@ def txn_offset_commit(
         member,
         transactional_id=request.transactional_id,
         producer=ProducerIdentity(request.producer_id, request.producer_epoch),
-        check=_partition_check(ctx.version),
+        check=PartitionCheck.of(ctx.version, _FIRST_TXN_VERSION_WITH_ADDING),
     )
     by_id = ctx.version >= _FIRST_TXN_VERSION_WITH_IDS
     codes = _commit(ctx, request.topics, commit, by_id=by_id)
@@ -143,14 +142,6 @@ def offset_fetch(ctx: RequestContext, request: OffsetFetchRequest) -> OffsetFetc
             for topic in found.topics
         ],
     )
-
-
-def _partition_check(version: int) -> PartitionCheck:
-    if version >= _FIRST_TXN_VERSION_WITH_ADDING:
-        return PartitionCheck.ADD
-    if version >= _FIRST_TXN_VERSION_WITH_ABORTABLE:
-        return PartitionCheck.CHECK_ABORTABLE
-    return PartitionCheck.CHECK
 
 
 def _commit(

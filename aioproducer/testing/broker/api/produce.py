@@ -40,7 +40,6 @@ from aioproducer.wire.messages.produce import (
 ACKS_ALL = -1
 _VALID_ACKS = frozenset({ACKS_ALL, 0, 1})
 _FIRST_VERSION_WITH_LEADER_HINTS = 10
-_FIRST_VERSION_WITH_ABORTABLE = 11
 _FIRST_VERSION_WITH_ADDING = 12
 _FIRST_VERSION_WITH_TOPIC_IDS = 13
 _NOT_WRITTEN = -1
@@ -245,7 +244,7 @@ def _admit(
         raise RefusedError(errors.TransactionalIdAuthorizationFailedError)
     if partition.has_open_transaction(*producer):
         return
-    check = _partition_check(ctx.version)
+    check = PartitionCheck.of(ctx.version, _FIRST_VERSION_WITH_ADDING)
     where = TopicPartition(partition.topic, partition.index)
     try:
         ctx.cluster.transactions.admit(request.transactional_id, producer, where, check, ctx.now_ms)
@@ -292,14 +291,6 @@ def _check_begins_at_zero(partition: Partition, batch: RecordBatch) -> None:
             f"Invalid sequence number for producer {producer_id}: {sequence} (incoming seq. "
             "number). Expected sequence 0 for transactions v2 producer with no existing state",
         )
-
-
-def _partition_check(version: int) -> PartitionCheck:
-    if version >= _FIRST_VERSION_WITH_ADDING:
-        return PartitionCheck.ADD
-    if version >= _FIRST_VERSION_WITH_ABORTABLE:
-        return PartitionCheck.CHECK_ABORTABLE
-    return PartitionCheck.CHECK
 
 
 def _log_start_for(partition: Partition, code: int) -> int:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from enum import Enum
-from typing import Protocol
+from typing import Protocol, Self
 
 from aioproducer import errors
 from aioproducer.testing.broker.refusal import RefusedError
@@ -38,6 +38,13 @@ class PartitionCheck(Enum):
     """TRANSACTION_ABORTABLE (KIP-890, part 1)."""
     ADD = "add"
     """Not at all: it adds the partition (V2)."""
+
+    @classmethod
+    def of(cls, version: int, adding_from: int) -> Self:
+        """Return the check of a request; it is abortable one version before `adding_from`."""
+        if version >= adding_from:
+            return cls.ADD
+        return cls.CHECK if version < adding_from - 1 else cls.CHECK_ABORTABLE
 
     @property
     def missing(self) -> type[errors.BrokerError]:
