@@ -117,21 +117,42 @@ class _Publisher(DefaultPublisher):
 
     if not TYPE_CHECKING:
 
-        async def publish(self, message: Any, topic: str = "", **place: Any) -> Any:
+        async def publish(
+            self,
+            message: Any,
+            topic: str = "",
+            *,
+            key: Any = None,
+            partition: int | None = None,
+            timestamp_ms: int | None = None,
+            headers: dict[str, str] | None = None,
+            correlation_id: str | None = None,
+            reply_to: str = "",
+            no_confirm: bool = False,
+        ) -> Any:
             """Publish a message, with the publisher's values where none is given."""
             config = self._outer_config
             native = _direct_producer(config, message)
-            if native is None:
-                return await super().publish(message, topic, **place)
-            partition = place.get("partition")
-            place |= {
-                "key": place.get("key") or self.key,
-                "partition": self.partition if partition is None else partition,
-                "headers": self.headers | (place.get("headers") or {}),
-                "correlation_id": place.get("correlation_id") or _new_id(config),
-                "reply_to": place.get("reply_to") or self.reply_to,
-            }
-            return await native.publish_message(message, topic or self.topic, **place)
+            if native is not None:
+                topic, key, reply_to = (
+                    topic or self.topic,
+                    key or self.key,
+                    reply_to or self.reply_to,
+                )
+                partition = self.partition if partition is None else partition
+                headers = self.headers | (headers or {})
+                correlation_id = correlation_id or _new_id(config)
+            return await (super().publish if native is None else native.publish_message)(
+                message,
+                topic,
+                key=key,
+                partition=partition,
+                timestamp_ms=timestamp_ms,
+                headers=headers,
+                correlation_id=correlation_id,
+                reply_to=reply_to,
+                no_confirm=no_confirm,
+            )
 
 
 def _direct_producer(config: Any, message: Any) -> _NativeProducer | None:
