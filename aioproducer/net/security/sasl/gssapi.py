@@ -2,8 +2,8 @@
 
 The last step of the exchange selects no security layer. The library renews tickets from a keytab.
 
-Invariants: every call of the library runs in a separate thread, since it may send requests and
-wait for a KDC that does not answer; the library is imported when a mechanism is created.
+Invariants: every call of the library runs in a separate thread, since it may send requests and wait
+for a KDC that does not answer; the library is imported when a mechanism is created.
 """
 
 from __future__ import annotations
