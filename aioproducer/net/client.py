@@ -237,13 +237,15 @@ class NetworkClient:
         """Return the cluster's transaction.version (KIP-890), 0 if none is finalized (KIP-584).
 
         The latest of the levels that connected brokers reported at connect. While no broker is
-        connected, as after an idle close, those of the last connections count; None before the
-        first one. At most 1 if one of them does not support the requests of V2: proxies lower the
-        versions of requests, and leave features as they are.
+        connected, as after an idle close, that of the last connection; None before the first one.
+        At most 1 if one of them does not support the requests of V2: proxies lower the versions of
+        requests, and leave features as they are.
         """
         links = self._links()
-        known = [each for link in links if (each := link.versions) is not None]
-        known = known or [each for link in links if (each := link.last_versions) is not None]
+        known = [link.versions for link in links if link.versions is not None]
+        if not known and links:
+            last = max(links, key=lambda link: link.ready_since).last_versions
+            known = [] if last is None else [last]
         latest = max(known, key=lambda versions: versions.features_epoch, default=None)
         if latest is None:
             return None

@@ -57,6 +57,20 @@ async def test_a_version_is_known_after_an_idle_connection_was_closed() -> None:
 
 
 @virtual_time
+async def test_of_several_closed_connections_the_last_one_counts() -> None:
+    async def before_an_upgrade(peer: Peer) -> None:
+        peer.respond(await peer.expect(ApiKey.API_VERSIONS), versions_response())
+        await peer.until_closed()
+
+    dialer = MemoryDialer({"old": before_an_upgrade, "new": at_level(2, 8)})
+    async with harness(dialer, NODES, connections_max_idle_s=60.0) as it:
+        for node_id in (1, 2):
+            await it.connect(node_id)
+            await asyncio.sleep(61)
+        assert it.client.transaction_version() == 2
+
+
+@virtual_time
 async def test_of_several_brokers_the_one_that_is_up_to_date_counts() -> None:
     for first, second in ((1, 2), (2, 1)):
         async with harness(
