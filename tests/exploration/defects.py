@@ -282,9 +282,8 @@ OWN = (
     Defect(
         "count an attempt that was not made",
         "core/sending/sender.py",
-        "            batch.attempts -= 1\n"
-        "            self._retry_or_fail(batch, error, node_id, now)\n",
-        "            self._retry_or_fail(batch, error, node_id, now)\n",
+        "            batch.attempts -= 1\n            batch.on_wire = False\n",
+        "            batch.on_wire = False\n",
     ),
     Defect(
         "close a gap in doubt when an earlier batch is acknowledged",
