@@ -1,7 +1,8 @@
 """Client for requests to coordinators and brokers outside of any producer: `CoordinatorClient`.
 
 Invariants
-- Every call ends within `max_block_ms`; a `KafkaTimeoutError` names the last failure.
+- Every call ends within `max_block_ms`; a `KafkaTimeoutError` names the last failure. The callers
+  of `ask_broker` set its bound.
 - A request without a response may have had its effect, so only requests that may be repeated are
   sent.
 - No call waits for a broker that the last list of brokers lacks. If it was a coordinator, the
