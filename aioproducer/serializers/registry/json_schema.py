@@ -193,16 +193,19 @@ def _refusal(kind: type[KafkaError], what: str) -> Iterator[None]:
     """Raise `kind` for whatever is wrong with a schema in this block."""
     from jsonschema.exceptions import SchemaError
 
+    advice = None
     try:
         yield
         return
     except (ValueError, TypeError, PatternError, SchemaError) as error:
         reason = error.message if isinstance(error, SchemaError) else str(error)
+        if isinstance(error, PatternError) or getattr(error, "validator_value", None) == "regex":
+            advice = "write its patterns as Python's `re` takes them, or set validate=False"
     except RecursionError:
         reason = "it is nested too deeply"
     except Exception as error:  # of a library, about JSON that it does not expect
         reason = type(error).__name__
-    raise kind(f"{what} is no JSON Schema: {printable(reason, _LONGEST_SHOWN)}")
+    raise kind(f"{what} is no JSON Schema: {printable(reason, _LONGEST_SHOWN)}", advice=advice)
 
 
 def _words(error: Any, originals: Mapping[str, str]) -> str:
