@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from functools import partial
+from contextlib import suppress
+from functools import cache, partial
 from importlib import import_module
 from importlib.abc import Loader
 from importlib.machinery import ModuleSpec
@@ -12,7 +13,8 @@ from importlib.util import spec_from_loader
 from types import ModuleType
 from typing import Any, Final, cast
 
-from aioproducer.compat._shared_classes import is_ours, replaced
+replaced: Final[dict[str, ModuleType]] = {}
+"""Modules of clients that were imported where `sys.modules` has one of ours in their place."""
 
 
 def forwarded(name: str, here: str, package: str, distribution: str) -> Any:
@@ -62,6 +64,18 @@ def names_of_errors(own: ModuleType) -> list[str]:
 
 def _is_error(value: object) -> bool:
     return isinstance(value, type) and issubclass(value, Exception)
+
+
+def is_ours(module: object) -> bool:
+    """Return whether this is the name of a module of the drop-ins."""
+    return isinstance(module, str) and module.startswith(f"{__package__}.")
+
+
+@cache
+def load(package: str) -> None:
+    """Import a module of the client, if it is installed."""
+    with suppress(ImportError):
+        _client_module(package)
 
 
 def _client_module(package: str) -> ModuleType:

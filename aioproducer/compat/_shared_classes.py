@@ -1,20 +1,20 @@
 """Classes that are ours and another client's at once.
 
 Handlers and checks such as `except kafka.errors.KafkaError` only exist in a program that has
-imported that client, so its class is looked up when an object is made. Nothing is imported here.
+imported that client, so its class is looked up when an object is made. Only an error imports the
+client, if it is installed: `except aiokafka.errors.KafkaError` names the class after the error is
+raised.
 """
 
 from __future__ import annotations
 
 import sys
 from functools import cache
-from types import ModuleType
-from typing import Any, Final, TypeVar, cast
+from typing import Any, TypeVar, cast
+
+from aioproducer.compat._forwarding import is_ours, load, replaced
 
 AnyError = TypeVar("AnyError", bound=BaseException)
-
-replaced: Final[dict[str, ModuleType]] = {}
-"""Modules of clients that were imported where `sys.modules` has one of ours in their place."""
 
 
 def counterpart(module: str, name: str) -> Any:
@@ -30,16 +30,12 @@ def counterpart(module: str, name: str) -> Any:
     return found if isinstance(found, type) and not is_ours(found.__module__) else None
 
 
-def is_ours(module: object) -> bool:
-    """Return whether this is the name of a module of the drop-ins."""
-    return isinstance(module, str) and module.startswith(f"{__package__}.")
-
-
 def shared_class(error_class: type[AnyError], module: str) -> type[AnyError]:
-    """Return the class to raise for one of ours: also a subclass of the other client's, if loaded.
+    """Return the class to raise for one of ours: also a subclass of the installed client's.
 
-    Its instances pickle: where they are read, they are of the client's class if that is loaded.
+    Its instances pickle: where they are read, they are of the client's class if that is installed.
     """
+    load(module)
     own: Any = error_class
     named = (counterpart(module, base.__name__) for base in own.__mro__)
     theirs = next((each for each in named if each is not None), None)

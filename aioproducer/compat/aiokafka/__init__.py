@@ -8,9 +8,10 @@ aiokafka's own. `errors`, `structs`, `helpers`, `abc` and `partitioner` are modu
 there. aiokafka's consumers work with this producer: their `TopicPartition` and `OffsetAndMetadata`,
 the consumers themselves (as `group_id`) and token providers are taken as they are.
 
-Errors have aiokafka's names, codes and attributes, and details in `__cause__`. In a program that
-has imported `aiokafka.errors` they are instances of aiokafka's classes as well, so that a handler
-such as `except aiokafka.errors.KafkaError` needs no change; results are aiokafka's named tuples.
+Errors have aiokafka's names, codes and attributes, and details in `__cause__`. Where aiokafka is
+installed they are instances of its classes as well, so that a handler such as
+`except aiokafka.errors.KafkaError` needs no change. In a program that has imported it, results are
+its named tuples.
 
 What differs on purpose (aiokafka -> here):
 

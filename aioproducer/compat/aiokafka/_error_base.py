@@ -1,11 +1,10 @@
 """The roots of aiokafka's errors, and the class to raise for one (`shared_class`).
 
 Invariants
-- aiokafka is never imported here. A handler such as `except aiokafka.errors.KafkaError` is only
-  possible in a program that has imported it. So its class of the same name is searched when an
-  error is raised; the error is then an instance of both classes.
+- Where aiokafka is installed, an error that is raised is an instance of its class of the same name
+  as well. aiokafka is imported then, as a handler names its class after that.
 - Every error pickles as one of this package; where it is read, it is of both classes if aiokafka
-  is imported there.
+  is installed there.
 """
 
 from __future__ import annotations
@@ -13,6 +12,7 @@ from __future__ import annotations
 import re
 from typing import Any, ClassVar, cast
 
+from aioproducer.compat._forwarding import load
 from aioproducer.compat._shared_classes import AnyError, counterpart, joined
 
 __all__ = ["BrokerResponseError", "KafkaError", "for_code", "kafka_errors"]
@@ -84,7 +84,8 @@ def for_code(error_code: int) -> type[BrokerResponseError]:
 
 
 def shared_class(error_class: type[AnyError]) -> type[AnyError]:
-    """Return the class to raise: also a subclass of aiokafka's, if that is imported."""
+    """Return the class to raise: also a subclass of aiokafka's, if that is installed."""
+    load("aiokafka.errors")
     own: Any = error_class
     theirs = counterpart("aiokafka.errors", own.__name__)
     return (

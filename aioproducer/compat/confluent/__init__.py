@@ -5,8 +5,9 @@
 confluent-kafka need not be installed. Where it is, `import aioproducer.compat.confluent` serves for
 the whole module: names that are not here, such as `Consumer`, are confluent-kafka's own.
 
-In a program that has imported `confluent_kafka`, errors and messages are instances of its classes
-as well. Each exception has an `aioproducer.KafkaError` as its `__cause__`.
+Where it is, exceptions are instances of its classes as well; `KafkaError` and messages are in a
+program that has imported `confluent_kafka`. Each exception has an `aioproducer.KafkaError` as its
+`__cause__`.
 
 What differs on purpose (confluent-kafka -> here):
 

@@ -1,6 +1,7 @@
 """confluent-kafka's `KafkaError` and `KafkaException`.
 
-In a program that has imported `confluent_kafka`, both are instances of its classes as well.
+Where confluent-kafka is installed, exceptions are instances of its classes as well; so is
+`KafkaError` in a program that has imported it.
 """
 
 from __future__ import annotations
@@ -195,7 +196,7 @@ def _init_serialization_error(made: ProduceError, code: int, cause: Any) -> None
 
 
 def shared_class(own: Any) -> Any:
-    """Return the class to raise: also confluent-kafka's, where that is loaded."""
+    """Return the class to raise: also confluent-kafka's, where that is installed."""
     return _shared_class(own, "confluent_kafka.error")
 
 

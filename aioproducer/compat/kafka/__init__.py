@@ -5,8 +5,8 @@
 kafka-python need not be installed. Where it is, `import aioproducer.compat.kafka as kafka` serves
 for the whole module: names that are not here, such as `KafkaConsumer`, are kafka-python's own.
 
-In a program that has imported `kafka`, errors are instances of kafka-python's classes as well, and
-metadata is its named tuple. Each error has an `aioproducer.KafkaError` as its `__cause__`.
+Where it is, errors are instances of kafka-python's classes as well. In a program that has imported
+`kafka`, metadata is its named tuple. Each error has an `aioproducer.KafkaError` as its `__cause__`.
 
 What differs on purpose (kafka-python -> here):
 

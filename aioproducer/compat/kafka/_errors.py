@@ -1,6 +1,6 @@
 """kafka-python's errors by their names: `from aioproducer.compat.kafka import errors`.
 
-In a program that has imported `kafka`, what is raised is an instance of kafka-python's class of the
+Where kafka-python is installed, what is raised is an instance of kafka-python's class of the
 same name as well. Errors of brokers are rows of a table; type checkers take them for `Any`.
 """
 
@@ -183,5 +183,5 @@ def for_code(error_code: int) -> type[BrokerResponseError]:
 
 
 def shared_class(error_class: type[Exception]) -> type[Exception]:
-    """Return the class to raise for one of ours: also kafka-python's, where that is loaded."""
+    """Return the class to raise for one of ours: also kafka-python's, where that is installed."""
     return _shared_class(error_class, "kafka.errors")

@@ -259,3 +259,34 @@ def test_all_errors_can_be_listed_and_imported_at_once(name: str) -> None:
     assert {"KafkaError", "KafkaTimeoutError", "for_code"} <= set(imported)
     assert len(names) > 50
     assert all(imported[each] is getattr(theirs, each, imported[each]) for each in names)
+
+
+FAILING = [
+    """
+import asyncio
+import aioproducer.compat.aiokafka as aiokafka
+try:
+    asyncio.run(aiokafka.AIOKafkaProducer(request_timeout_ms=50).send("t"))
+except aiokafka.errors.KafkaError as error:
+    print(isinstance(error, sys.modules["aiokafka"].errors.KafkaError))
+""",
+    """
+import aioproducer.compat.confluent as confluent_kafka
+try:
+    confluent_kafka.Producer({"x": 1})
+except confluent_kafka.KafkaException as error:
+    print(isinstance(error, sys.modules["confluent_kafka"].KafkaException))
+""",
+    """
+import aioproducer.compat.kafka as kafka
+try:
+    kafka.KafkaProducer(x=1)
+except kafka.errors.KafkaError as error:
+    print(isinstance(error, sys.modules["kafka"].errors.KafkaError))
+""",
+]
+
+
+@pytest.mark.parametrize("program", FAILING, ids=["aiokafka", "confluent", "kafka"])
+def test_handler_that_is_the_first_use_of_the_client_catches_the_error(program: str) -> None:
+    assert run(f"import sys{program}").strip() == "True"
