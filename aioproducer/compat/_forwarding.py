@@ -73,8 +73,11 @@ def is_ours(module: object) -> bool:
 
 @cache
 def load(package: str) -> None:
-    """Import a module of the client, if it is installed."""
-    with suppress(ImportError):
+    """Import a module of the client, if it is installed.
+
+    Where its import fails, as by a warning that is an error, no handler can name its classes.
+    """
+    with suppress(Exception):
         _client_module(package)
 
 

@@ -290,3 +290,21 @@ except kafka.errors.KafkaError as error:
 @pytest.mark.parametrize("program", FAILING, ids=["aiokafka", "confluent", "kafka"])
 def test_handler_that_is_the_first_use_of_the_client_catches_the_error(program: str) -> None:
     assert run(f"import sys{program}").strip() == "True"
+
+
+def test_client_whose_import_fails_does_not_replace_the_error() -> None:
+    program = """
+import sys
+from importlib.abc import MetaPathFinder
+class Broken(MetaPathFinder):
+    def find_spec(self, name, *_):
+        if name == "kafka":
+            raise DeprecationWarning(name)
+sys.meta_path.insert(0, Broken())
+from aioproducer.compat.kafka import KafkaProducer, _errors
+try:
+    KafkaProducer(bootstrap_servers="127.0.0.1:1", bootstrap_timeout_ms=50)
+except _errors.KafkaError as error:
+    print(type(error) is _errors.NoBrokersAvailable)
+"""
+    assert run(program).strip() == "True"
