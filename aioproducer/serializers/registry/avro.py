@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from typing import Any, Final
 
 from aioproducer._checks.extras import SCHEMA_REGISTRY, needed
@@ -165,12 +166,14 @@ def parsed(
 ) -> tuple[Any, AvroWriter]:
     """Return a user's schema with full names, and what writes by it."""
     import fastavro
+    from fastavro.schema import UnknownType
 
     try:
         resolved, _ = avro_schema.resolve(json.loads(text), map(json.loads, references))
         writer = AvroWriter(resolved, strict=strict)
         if not references:
-            fastavro.parse_schema(avro_schema.without_defaults(json.loads(text)))
+            with suppress(UnknownType):  # fastavro does not look up names without a namespace
+                fastavro.parse_schema(avro_schema.without_defaults(json.loads(text)))
     except RecursionError:
         raise ConfigError("this is no Avro schema: it is nested too deeply") from None
     except Exception as error:

@@ -278,6 +278,14 @@ async def test_what_fastavro_adds_to_a_parsed_schema_is_not_registered(
     assert "__" not in text
 
 
+async def test_a_bare_name_may_be_one_without_a_namespace(registry: SchemaRegistry) -> None:
+    inner = {"type": "enum", "name": "Color", "namespace": "", "symbols": ["RED", "BLUE"]}
+    fields = [{"name": "old", "type": inner}, {"name": "new", "type": "Color"}]
+    schema = {"type": "record", "name": "Change", "namespace": "shop", "fields": fields}
+    serializer = AvroSerializer(registry, schema, auto_register=True)
+    assert await made(serializer, {"old": "RED", "new": "BLUE"}) == prefix(1) + b"\x00\x02"
+
+
 @pytest.mark.parametrize("text", [json.dumps(CUSTOMER)[:-1] + ",}", "schemas/customer.avsc"])
 def test_a_text_that_is_no_json_is_refused_as_such(registry: SchemaRegistry, text: str) -> None:
     for references in ([], [SchemaReference("shop.Address", "address", 1)]):
