@@ -143,7 +143,11 @@ class JsonSchemaSerializer(RegistrySerializer):
             except Unresolvable as unknown:
                 wanted = str(unknown.ref)
                 shown = printable(originals.get(wanted, wanted), _LONGEST_SHOWN)
-                raise schema_error(context, f"the schema refers to {shown!r}, unknown") from None
+                raise schema_error(
+                    context,
+                    f"the schema refers to {shown!r}, unknown",
+                    "register what it refers to, and name that in `references`",
+                ) from None
             except Exception as failed:
                 # Of jsonschema or a library below it, which a metaschema does not keep from all.
                 raise schema_error(

@@ -107,13 +107,16 @@ def decoded(text: str) -> Any:
     return decoded_json(text, _LONGEST_SCHEMA, _MOST_VALUES)
 
 
-def schema_error(context: SerializationContext, reason: str) -> SchemaRegistryError:
+def schema_error(
+    context: SerializationContext, reason: str, advice: str | None = None
+) -> SchemaRegistryError:
     """Return the error of a record that fails because of its schema, not its content."""
     return SchemaRegistryError(
         f"{context.part}: {reason}",
         part=context.part,
         topic=context.topic,
         persistence=Persistence.NOT_PERSISTED,
+        advice=advice,
     )
 
 
