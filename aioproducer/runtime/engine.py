@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 from aioproducer._util import log
-from aioproducer._util.printable import repr_of
 from aioproducer._util.tasks import HOOK_ERRORS, start_later
 from aioproducer.core.batching.accumulator import RecordAccumulator
 from aioproducer.core.batching.batch import NO_PARTITION
@@ -44,7 +43,6 @@ from aioproducer.errors import (
     RecordsFailedError,
     RecordsPurgedError,
 )
-from aioproducer.errors.advice import ADVICE
 from aioproducer.interceptors import ClusterInfo
 from aioproducer.metrics.totals import ProducerStats
 from aioproducer.net.client import NetworkClient
@@ -70,6 +68,7 @@ from aioproducer.runtime.tasks.flush import Flushing
 from aioproducer.runtime.tasks.metadata import MetadataTask
 from aioproducer.runtime.tasks.sender import SenderTask
 from aioproducer.runtime.tasks.transactions import TransactionTask
+from aioproducer.runtime.tasks.turns import cause_of_end
 from aioproducer.types import TopicPartition
 from aioproducer.wire.api_keys import ApiKey
 
@@ -389,18 +388,7 @@ class ProducerEngine:
                 return None
 
     def _on_connector_done(self, task: asyncio.Task[None]) -> None:
-        cause: KafkaError | None = None
-        if task.cancelled():
-            cause = ProducerFailedError(
-                "the producer's start was cancelled from outside", advice=ADVICE["task-cancelled"]
-            )
-        elif isinstance(error := task.exception(), KafkaError):
-            cause = error
-        elif error is not None:
-            cause = ProducerFailedError(
-                f"the producer's start ended unexpectedly: {repr_of(error)}"
-            )
-            cause.__cause__ = error
+        cause = cause_of_end(task, "start")
         if not self.closing:
             self._on_task_end(cause)
 

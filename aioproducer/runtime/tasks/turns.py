@@ -16,6 +16,22 @@ from aioproducer.errors import KafkaError, ProducerFailedError
 from aioproducer.errors.advice import ADVICE
 
 
+def cause_of_end(task: asyncio.Task[None], what: str) -> KafkaError | None:
+    """Return the error with which a task of the producer has ended, None without one."""
+    if task.cancelled():
+        return ProducerFailedError(
+            f"the producer's {what} was cancelled from outside", advice=ADVICE["task-cancelled"]
+        )
+    error = task.exception()
+    return error if error is None or isinstance(error, KafkaError) else _failure(error, what)
+
+
+def _failure(error: BaseException, what: str) -> ProducerFailedError:
+    failure = ProducerFailedError(f"the producer's {what} failed with {repr_of(error)}")
+    failure.__cause__ = error
+    return failure
+
+
 class WakeupTimer:
     """Wake one task at a time it chooses, or when `wake` is called: a future with a timer.
 
@@ -142,7 +158,7 @@ class TurnTask:
 
     def end_by(self, error: BaseException) -> None:
         """End the task after an exception outside of its turns."""
-        self.interrupt = self._died_of(error)
+        self.interrupt = _failure(error, f"{self._name} task")
         self._wakeup.wake()
 
     @property
@@ -166,19 +182,6 @@ class TurnTask:
     def _cause_of_end(self, task: asyncio.Task[None]) -> KafkaError | None:
         if self.interrupt is not None:
             return self.interrupt
-        if task.cancelled():
-            if self._stopping:
-                return None
-            return ProducerFailedError(
-                f"the producer's {self._name} task was cancelled from outside",
-                advice=ADVICE["task-cancelled"],
-            )
-        error = task.exception()
-        return error if error is None or isinstance(error, KafkaError) else self._died_of(error)
-
-    def _died_of(self, error: BaseException) -> ProducerFailedError:
-        cause = ProducerFailedError(
-            f"the producer's {self._name} task failed with {repr_of(error)}"
-        )
-        cause.__cause__ = error
-        return cause
+        if task.cancelled() and self._stopping:
+            return None
+        return cause_of_end(task, f"{self._name} task")
