@@ -55,6 +55,7 @@ _ROWS, _ROW_BYTES = 60, 1800
 """Of a bulk call: with small requests more than it may have pending."""
 _LAST_SENDS, _LAST_BYTES, _ABSENT_PARTITION = 40, 1000, 10**6
 _AT_ONCE_S = 0.1
+_INSTANT_S, _MOST_INSTANTS = 0.001, 2000
 _QUICK_WINDOWS = 12
 """More send windows than these may take as long to send as the linger."""
 
@@ -401,7 +402,7 @@ class Aftermath:
             self._ledger.unrecovered.append(f"{entry.label}: {entry.error}")
 
     async def _check_refused_topic(self) -> None:
-        """A call for a topic that the client may not use ends at once, and says why."""
+        """A call for a topic that the client may not use ends at once; later it may use it."""
         if self._config.max_block_ms < _LEAST_BLOCK_MS:
             return
         faults = FaultScript(self._world.cluster.faults)
@@ -416,9 +417,17 @@ class Aftermath:
             self._ledger.unrecovered.append(
                 f"{entry.label}, refused, after {took:.1f} s: {entry.error}"
             )
+        self._world.cluster.create_topic(_FORBIDDEN_TOPIC, TopicSpec(1, 1))
+        allowed = await self._sent(_FORBIDDEN_TOPIC, None)
+        if isinstance(allowed.error, AuthorizationError):
+            self._ledger.unrecovered.append(f"{allowed.label}, allowed by now: {allowed.error}")
+        await self._outcome_of(allowed)
 
     async def _check_refresh_beside_a_new_topic(self) -> None:
-        """A refresh is of all topics, also if a new topic is requested before the pause ends."""
+        """A refresh is of all topics, also if a new topic is requested before the pause ends.
+
+        A response to a request from before it does not end it.
+        """
         metadata, waits = self._producer.engine.metadata, self._producer.engine.metadata_task.waits
         until = self._world.now() + self._config.max_block_ms / 1000
         await waits.refresh(until)
@@ -429,6 +438,15 @@ class Aftermath:
             text = f"a refresh of {began:.3f} ends, the metadata are of {metadata.refreshed_at:.3f}"
             self._ledger.false_reports.append(text)
         await self._outcome_of(await sending)
+        until = self._world.now() + self._config.max_block_ms / 1000
+        earlier = asyncio.ensure_future(waits.refresh(until))
+        for _ in range(_MOST_INSTANTS):
+            if metadata._fetch is None:
+                await asyncio.sleep(_INSTANT_S)
+        before = waits.requests_sent
+        if await waits.refresh(until) and waits.requests_sent == before:
+            self._ledger.false_reports.append("a refresh ends by the response to an earlier one")
+        await earlier
 
     async def close(self) -> None:
         """Close while calls wait: what is accepted is delivered, the others are refused at once."""

@@ -34,6 +34,7 @@ class _Seen(NamedTuple):
     lost_at: float = -inf
     is_open: bool = False
     failures: int = 0
+    throttled_until: float = -inf
 
 
 class Dials:
@@ -55,6 +56,11 @@ class Dials:
         for link in engine.client._links():
             seen = before.get(link, _Seen())
             now_seen = self._links[link] = _as_seen(link, seen, longest_s)
+            if link.throttled_until < seen.throttled_until:
+                yield (
+                    f"node {link.node.id} is throttled until {link.throttled_until:.3f}, and was "
+                    f"until {seen.throttled_until:.3f}"
+                )
             took_s = now - link.last_attempt_at
             most_s = longest_setup_s + request_s
             if link._state is NodeState.CONNECTING:
@@ -86,7 +92,7 @@ def _as_seen(link: BrokerLink, before: _Seen, longest_s: float) -> _Seen:
         failures += 1
     elif before.is_open and not is_open:
         failures = 0
-    return _Seen(link._retry_at, link.lost_at, is_open, failures)
+    return _Seen(link._retry_at, link.lost_at, is_open, failures, link.throttled_until)
 
 
 def _has_timed_out(error: BaseException | None) -> bool:

@@ -2375,6 +2375,32 @@ MUTANTS += (
         "        self._failures_raised = stats.records_failed\n",
         "        self._failures_raised += failed\n",
     ),
+    Mutant(
+        "let the response to an earlier request end a refresh",
+        "runtime/tasks/metadata_waiters.py",
+        "            if before < self.requests_sent:\n",
+        "            if before <= self.requests_sent:\n",
+    ),
+    Mutant(
+        "refuse a topic that was forbidden before",
+        "runtime/tasks/metadata_waiters.py",
+        "            if failure is not None and not (\n"
+        "                before_asking and not isinstance(failure, InvalidTopicError)\n"
+        "            ):\n",
+        "            if failure is not None:\n",
+    ),
+    Mutant(
+        "let each row of a bulk call wait for memory",
+        "runtime/bulk/run.py",
+        "            if isinstance(error, KafkaTimeoutError):\n",
+        "            if isinstance(error, MetadataTimeoutError):\n",
+    ),
+    Mutant(
+        "let no row wait any more after one that has waited too long",
+        "runtime/bulk/run.py",
+        "            self._may_wait = True  # there was memory for a batch\n",
+        "",
+    ),
 )
 TRANSACTIONAL_MUTANTS += (
     Mutant(

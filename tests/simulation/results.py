@@ -6,7 +6,7 @@ what is refreshed, see `simulation.aftermath`.
 
 from __future__ import annotations
 
-from aioproducer.errors import KafkaError
+from aioproducer.errors import KafkaError, WouldBlockError
 from aioproducer.testing.broker import TopicSpec
 from aioproducer.testing.world.faults import Shape
 from aioproducer.types import Record, TopicPartition
@@ -20,7 +20,7 @@ _RECORDS = 4
 _REFUSED, _ABSENT, _INVALID = b"refused", 10**6, -1
 _WAITS, _MORE_THAN_A_BLOCK = 3, 520
 """A bulk call reads its items in blocks of 512."""
-_NEW_TOPICS = ("zz-warm-1", "zz-warm-2")
+_ROW_TOPIC, _NEW_TOPICS = "zz-row", ("zz-warm-1", "zz-warm-2")
 _LONG_BLOCK_MS, _SLACK_S = 20_000, 1.0
 
 
@@ -104,7 +104,10 @@ class ResultChecks(Aftermath):
         return values
 
     async def _check_refused_rows(self) -> None:
-        """A bulk call says which rows are refused, and waits for the partition of one only."""
+        """A bulk call says which rows are refused, and waits for the partition of one only.
+
+        After a row that got memory, the next may wait again.
+        """
         config, name = self._config, min(self._world.cluster.topics)
         if config.max_block_ms >= _LONG_BLOCK_MS:
             return
@@ -114,6 +117,10 @@ class ResultChecks(Aftermath):
             entry.state = CallState.UNKNOWN
             rows += [Record(entry.value, partition=0), Record(_REFUSED, partition=_ABSENT)]
         rows += [Record(_REFUSED, partition=_INVALID)] * _MORE_THAN_A_BLOCK
+        self._world.cluster.create_topic(_ROW_TOPIC, TopicSpec(1, 1))
+        entries.append(self._entry(_ROW_TOPIC, None, 0))
+        entries[-1].state = CallState.UNKNOWN
+        rows.append(Record(entries[-1].value, topic=_ROW_TOPIC))
         began = self._world.now()
         result = await self._producer.send_many(name, rows)
         took = self._world.now() - began
@@ -126,6 +133,9 @@ class ResultChecks(Aftermath):
         refused = [each.index for each in result.failed if rows[each.index].value == _REFUSED]
         if refused != expected:
             self._ledger.false_reports.append(f"send_many of {len(rows)} rows refuses {refused}")
+        last = result.failed[-1]
+        if last.index == len(rows) - 1 and isinstance(last.error, WouldBlockError):
+            self._ledger.false_reports.append(f"the last row of send_many does not wait: {last}")
 
     async def _check_warm_up(self) -> None:
         """After `warm_up`, no record of the topics has to wait, unless for a serializer."""

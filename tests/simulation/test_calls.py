@@ -12,7 +12,13 @@ from unittest.mock import Mock
 import pytest
 
 from aioproducer.core.batching.batch import ProducerBatch
-from aioproducer.errors import BufferExhaustedError, RecordsFailedError
+from aioproducer.errors import (
+    BufferExhaustedError,
+    BufferFullError,
+    KafkaError,
+    RecordsFailedError,
+)
+from aioproducer.runtime.bulk.result import FailedRecord, SendManyResult
 from aioproducer.runtime.delivery import Delivery
 from aioproducer.types import Record, RecordMetadata, TimestampType, TopicPartition
 from simulation.evidence import Log
@@ -322,3 +328,23 @@ async def test_a_flush_that_reports_other_failures_is_found_out(reported: int, f
     work = Workload(producer, nothing, ledger, nothing, nothing, purges=False)
     await work._flush(None)
     assert len(ledger.false_reports) == found
+
+
+@pytest.mark.parametrize(
+    ("errors", "found"),
+    [
+        ([BufferExhaustedError("no memory"), BufferExhaustedError("no memory")], 1),
+        ([BufferExhaustedError("no memory"), BufferFullError("no memory")], 0),
+        ([BufferExhaustedError("no memory"), None, BufferExhaustedError("no memory")], 0),
+    ],
+)
+async def test_rows_of_a_bulk_call_that_wait_after_each_other_are_found_out(
+    errors: list[KafkaError | None], found: int
+) -> None:
+    ledger, nothing = Ledger(), Mock()
+    failed = [FailedRecord(i, error) for i, error in enumerate(errors) if error is not None]
+    call: asyncio.Future[SendManyResult] = asyncio.get_running_loop().create_future()
+    call.set_result(SendManyResult(len(errors), len(errors) - len(failed), failed))
+    work = Workload(nothing, nothing, ledger, nothing, nothing, purges=False)
+    await work.call_in_bulk([_entry(b"%d" % i) for i in range(len(errors))], call, "send_many")
+    assert (len(ledger.late_ends), ledger.false_reports) == (found, [])

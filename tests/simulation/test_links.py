@@ -40,6 +40,7 @@ class _Watched:
             _connection=None,
             _proved_useful=False,
             _retry_at=-math.inf,
+            throttled_until=-math.inf,
         )
         self._engine: Any = SimpleNamespace(
             config=_CONFIG,
@@ -74,6 +75,13 @@ def test_only_a_useful_connection_ends_a_row_of_failures(
         node.found(now, _retry_at=now + 1.0)
     state = {"_proved_useful": proved_useful, "ready_since": ready_since, "lost_at": 3.0}
     assert node.found(3.0, _retry_at=3.05, **state) == found
+
+
+@pytest.mark.parametrize(("until", "found"), [(2.0, 1), (5.0, 0), (6.0, 0)])
+def test_a_throttle_time_that_becomes_shorter_is_found_out(until: float, found: int) -> None:
+    node = _Watched()
+    assert node.found(1.0, throttled_until=5.0) == 0
+    assert node.found(1.5, throttled_until=until) == found
 
 
 def test_an_idle_connection_ends_a_row_of_failures() -> None:

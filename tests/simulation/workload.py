@@ -26,7 +26,13 @@ from contextvars import ContextVar
 from typing import Any
 
 from aioproducer import Producer
-from aioproducer.errors import KafkaError, ProducerClosedError, RecordsFailedError
+from aioproducer.errors import (
+    BufferExhaustedError,
+    KafkaError,
+    MetadataTimeoutError,
+    ProducerClosedError,
+    RecordsFailedError,
+)
 from aioproducer.runtime.bulk.send_many import Item, SendManyResult
 from aioproducer.runtime.delivery import Delivery
 from aioproducer.testing.world.faults import Shape
@@ -272,6 +278,13 @@ class Workload:
         self._ledger.offsets.append((draft, result.offsets))
         if result.count != len(draft) or result.delivered + len(failed) != len(draft):
             self._ledger.false_reports.append(f"{what} of {len(draft)} says {result!r}")
+        waited = {
+            number
+            for number, error in failed.items()
+            if isinstance(error, BufferExhaustedError | MetadataTimeoutError)
+        }
+        if waited & {number + 1 for number in waited}:
+            self._ledger.late_ends.append(f"rows of {what} wait after each other: {waited}")
 
     async def _hesitating(self, draft: list[Entry], rng: random.Random) -> None:
         for entry in draft:
