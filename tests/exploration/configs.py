@@ -98,6 +98,7 @@ SMALL = (
         at_once=frozenset({"metadata", "dialed"}),
     ),
     Config("two partitions", (0, 1), 2, _NET | {"omit"}, lossless=True),
+    Config("three partitions", (0, 0, 1, 2), 1, frozenset({"close"}), window=1, together=2),
     Config("left out", (0, 1), 2, frozenset({"omit", "expire", "close"})),
     Config(
         "last numbers", (0, 0, 0), 2, frozenset({"refuse", "expire", "after"}), batch=2, worn=True

@@ -371,6 +371,12 @@ OWN = (
         "        return batch.ordinal < self.newest and not batch.possibly_persisted\n",
         "        return batch.ordinal < self.newest\n",
     ),
+    Defect(
+        "count only the last batch of a request",
+        "core/batching/accumulator.py",
+        "            size += head_size\n",
+        "            size = head_size\n",
+    ),
 )
 
 

@@ -109,6 +109,7 @@ class Config(NamedTuple):
         batch: how many records a batch takes.
         batches: how many batches the memory is for.
         window: requests in flight per connection.
+        together: how many full batches a request takes; 0 for any number.
         in_flight: batches in flight per partition.
         known: whether connections, metadata and producer id are there from the beginning.
         worn: whether almost all sequences, and all epochs, have been used at the beginning.
@@ -136,6 +137,7 @@ class Config(NamedTuple):
     batch: int = 1
     batches: int = 8
     window: int = 2
+    together: int = 0
     in_flight: int = 2
     linger: float = 0.0
     known: bool = True
@@ -312,8 +314,9 @@ class World:
         size = HEADER_SIZE + config.batch
         self.pool = BufferPool(config.batches * size, size, HEADER_SIZE)
         self.sequencer = self._make_sequencer()
+        limit = config.together * size or 1 << 20
         settings = AccumulatorSettings(
-            size, config.linger, DELIVERY_TIMEOUT_S, 1 << 20, config.ordered
+            size, config.linger, DELIVERY_TIMEOUT_S, limit, config.ordered
         )
         self.accumulator = RecordAccumulator(settings, self.pool, self.metadata, self.sequencer)
         self.sender = Sender(
@@ -781,6 +784,9 @@ class World:
                     self.net.asking = node
 
     def _dispatch(self, node: int, batches: list[ProducerBatch]) -> None:
+        size = sum(batch.wire_size for batch in batches)
+        if len(batches) > 1 and size > self.accumulator.settings.max_request_size:
+            raise ViolationError(f"a request of {len(batches)} batches has {size} bytes")
         if self.net.links[node].state != "ready":
             error = NodeDisconnectedError("the connection is gone")
             self.sender.on_not_dispatched(node, batches, error, self.now)
