@@ -17,6 +17,7 @@ from aioproducer.core.batching.buffer_pool import NO_CEILING
 from aioproducer.core.sending.reasons import Obstacle
 from aioproducer.errors import AuthorizationError
 from aioproducer.testing.broker.producers import sequence_after
+from aioproducer.types import Persistence
 from aioproducer.wire.messages.init_producer_id import InitProducerIdRequest
 from aioproducer.wire.messages.produce import ProduceRequest
 from simulation.waiting import batches_of
@@ -24,6 +25,7 @@ from simulation.waiting import batches_of
 if TYPE_CHECKING:
     from aioproducer.core.batching.batch import ProducerBatch
     from aioproducer.core.batching.readiness import PartitionQueue
+    from aioproducer.metrics.totals import FailedBatch
     from aioproducer.net.connection import InFlightRequest
     from aioproducer.runtime.engine import ProducerEngine
     from aioproducer.types import TopicPartition
@@ -78,6 +80,49 @@ class Gaps:
             same, known = before.get(where, (None, numbers))
             if same == gap and numbers - known:
                 yield f"{where} gets batches {numbers - known} after a gap {gap}"
+
+
+class Failures:
+    """The batches with sequences that have failed; `check` them whenever the loop is idle."""
+
+    def __init__(self) -> None:
+        self._before: dict[TopicPartition, tuple[object, set[tuple[int, ...]]]] = {}
+
+    def check(self, engine: ProducerEngine, now: float) -> Iterator[str]:
+        """Yield those that leave no gap: the next batch would get, or follow, their sequences."""
+        before, self._before = self._before, {}
+        for where, partition in engine.accumulator.sequencer._partitions.items():
+            in_flight = {each.ordinal for each in partition.in_flight}
+            self._before[where] = partition.identity, in_flight
+            identity, known = before.get(where, (None, set()))
+            is_broken = partition.log_is_new or partition.unwritten_from is not None
+            if is_broken or identity != partition.identity:
+                continue
+            parents = {ordinal[:-1] for ordinal in in_flight}
+            for ordinal in known - in_flight - parents:
+                if max(partition.newest, partition.unknown_gap or ()) < ordinal:
+                    yield f"batch {ordinal} of {where} has failed, and leaves no gap"
+
+
+class Doubts:
+    """The batches that may be written; `check` them whenever the loop is idle."""
+
+    def __init__(self) -> None:
+        self._before: dict[tuple[TopicPartition, float], bool] = {}
+        self._failed: list[FailedBatch] = []
+
+    def check(self, engine: ProducerEngine, now: float) -> Iterator[str]:
+        """Yield those that fail as not persisted later: no later attempt proves that."""
+        before, self._before = self._before, {}
+        for batch in engine.accumulator.incomplete():
+            key = batch.topic_partition, batch.created_at
+            self._before[key] = self._before.get(key, True) and batch.possibly_persisted
+        known, self._failed = self._failed, [*engine.stats.recent_failures]
+        for failed in self._failed:
+            may_be_written = before.get((failed.topic_partition, failed.created_at), False)
+            is_denied = Persistence.NOT_PERSISTED.value in failed.error
+            if may_be_written and is_denied and failed not in known:
+                yield f"a batch of {failed.topic_partition} may be written: {failed.error}"
 
 
 class Choices:
@@ -157,7 +202,9 @@ def _queues_differ(engine: ProducerEngine, now: float) -> Iterator[str]:
 
 def _readiness_differs(engine: ProducerEngine, now: float) -> Iterator[str]:
     """Each partition is in one place: planned, with its leader, leaderless, or it waits."""
-    readiness = engine.accumulator.readiness
+    readiness, sequencer = engine.accumulator.readiness, engine.accumulator.sequencer
+    # Announcements of partitions make the others wait as well.
+    may_wait = sequencer.identity is None or engine.transactions is not None
     heap = {(at, queue) for at, _, queue in readiness._heap}
     places = Counter(queue for queues in readiness._ready.values() for queue in queues)
     places.update([*readiness.leaderless])
@@ -176,6 +223,11 @@ def _readiness_differs(engine: ProducerEngine, now: float) -> Iterator[str]:
             yield f"{where} has nothing to send, and is placed or planned"
         if queue.muted and where not in busy:
             yield f"{where} is muted, and no batch is in flight"
+        is_unplanned = queue.placed is None and not is_idle and queue.ready_at == inf
+        if is_unplanned and not (
+            queue.batches[0].gathering or (sequencer.is_idempotent and (may_wait or where in busy))
+        ):
+            yield f"{where} is not planned, and waits for nothing"
         if queue.ready_at < inf:
             planned.append(queue.ready_at)
             if (queue.ready_at, queue) not in heap:

@@ -18,7 +18,14 @@ from aioproducer.core.transactions.requests import CoordinatorKey, CoordinatorKi
 from aioproducer.core.transactions.rules import Rpc
 from aioproducer.core.transactions.sequencer import TransactionalSequencer
 from aioproducer.errors import BrokerError, NodeDisconnectedError, error_for_code
-from simulation.batches import Acknowledgements, Choices, Gaps, derived_state_differs
+from simulation.batches import (
+    Acknowledgements,
+    Choices,
+    Doubts,
+    Failures,
+    Gaps,
+    derived_state_differs,
+)
 from simulation.consistency import (
     RequestCounts,
     bulk_calls_are_paced,
@@ -390,7 +397,7 @@ def _parts_expire_otherwise(engine: ProducerEngine, now: float) -> Iterator[str]
                 )
 
 
-_STEPS = (*STEPS, Acknowledgements, Choices, Gaps)
+_STEPS = (*STEPS, Acknowledgements, Choices, Gaps, Failures, Doubts)
 _WHILE_STARTED: tuple[_Rule, ...] = (
     asked_in_vain,
     asks_before_the_pause_ends,

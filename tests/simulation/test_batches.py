@@ -17,9 +17,17 @@ from aioproducer.core.batching.partitioners import NodeLatencies
 from aioproducer.core.sending.idempotence import ProducerIdentity, Sequencer
 from aioproducer.core.sending.reasons import Obstacle, Wait
 from aioproducer.errors import ProtocolError
+from aioproducer.metrics.totals import FailedBatch
 from aioproducer.types import TopicPartition
 from aioproducer.wire.messages.produce import ProduceRequest
-from simulation.batches import Acknowledgements, Choices, Gaps, derived_state_differs
+from simulation.batches import (
+    Acknowledgements,
+    Choices,
+    Doubts,
+    Failures,
+    Gaps,
+    derived_state_differs,
+)
 
 _WHERE = TopicPartition("t", 0)
 
@@ -76,6 +84,7 @@ def test_state_that_equals_what_it_is_computed_from_breaks_no_rule() -> None:
         ("queue", "muted", True, "is placed or planned"),
         ("lingering_queue", "muted", True, "no batch is in flight"),
         ("lingering", "created_at", 1.0, "lingers until"),
+        ("lingering_queue", "ready_at", inf, "is not planned, and waits for nothing"),
         ("accumulator.readiness", "_heap", [], "not in the heap"),
         ("accumulator.readiness", "_heap", [], "the next partition is due"),
         ("accumulator._incomplete", "_timeout", 1.0, "the first batch expires"),
@@ -197,3 +206,54 @@ def test_a_new_batch_after_a_gap_is_found_out(
     engine.sequences.unknown_gap = new_gap
     engine.sequences.in_flight.append(SimpleNamespace(ordinal=ordinal))
     assert len(list(steps.check(engine, 2.0))) == found
+
+
+@pytest.mark.parametrize(
+    ("changes", "in_flight", "found"),
+    [
+        ({}, [], 1),
+        ({"unknown_gap": (1,)}, [], 1),
+        ({"unknown_gap": (2,)}, [], 0),
+        ({"unwritten_from": (1,)}, [], 0),
+        ({"newest": (3,)}, [], 0),
+        ({"identity": ProducerIdentity(7, 1)}, [], 0),
+        ({"log_is_new": True}, [], 0),
+        ({}, [(2, 0)], 0),
+        ({}, [(2,)], 0),
+    ],
+)
+def test_a_failed_batch_without_a_gap_is_found_out(
+    changes: dict[str, object], in_flight: list[tuple[int, ...]], found: int
+) -> None:
+    engine, steps = _engine(), Failures()
+    engine.sequences.in_flight = [SimpleNamespace(ordinal=(2,))]
+    assert not list(steps.check(engine, 1.0))
+    engine.sequences.in_flight = [SimpleNamespace(ordinal=each) for each in in_flight]
+    for name, value in changes.items():
+        setattr(engine.sequences, name, value)
+    assert len(list(steps.check(engine, 2.0))) == found
+
+
+@pytest.mark.parametrize(
+    ("in_doubt", "created_at", "error", "found"),
+    [
+        (True, 5.0, "out of time [not persisted]", 1),
+        (True, 5.0, "out of time [possibly persisted]", 0),
+        (False, 5.0, "out of time [not persisted]", 0),
+        (True, 6.0, "out of time [not persisted]", 0),
+    ],
+)
+def test_a_batch_in_doubt_that_fails_as_not_persisted_is_found_out(
+    in_doubt: bool, created_at: float, error: str, found: int
+) -> None:
+    batch = SimpleNamespace(topic_partition=_WHERE, created_at=5.0, possibly_persisted=in_doubt)
+    failures: list[FailedBatch] = []
+    engine: Any = SimpleNamespace(
+        accumulator=SimpleNamespace(incomplete=lambda: [batch]),
+        stats=SimpleNamespace(recent_failures=failures),
+    )
+    steps = Doubts()
+    assert not list(steps.check(engine, 6.0))
+    failures.append(FailedBatch(_WHERE, 1, created_at, error))
+    assert len(list(steps.check(engine, 7.0))) == found
+    assert not list(steps.check(engine, 8.0))
