@@ -2418,6 +2418,27 @@ TRANSACTIONAL_MUTANTS += (
         transactional=True,
     ),
 )
+# The same, and brokers without producer ids.
+MUTANTS += (
+    Mutant(
+        "keep the oldest of the batches in doubt as the gap",
+        "core/sending/idempotence.py",
+        "max(self.unknown_gap or batch.ordinal, batch.ordinal)",
+        "min(self.unknown_gap or batch.ordinal, batch.ordinal)",
+    ),
+    Mutant(
+        "forget that an expired batch may be written",
+        "core/sending/sender.py",
+        "            batch.possibly_persisted |= batch.on_wire\n            error = expiry_of",
+        "            batch.possibly_persisted = batch.on_wire\n            error = expiry_of",
+    ),
+    Mutant(
+        "wait for a producer id that no broker gives",
+        "core/sending/idempotence.py",
+        "        self.is_idempotent = False\n",
+        "",
+    ),
+)
 
 
 def hunt(mutant: Mutant, seeds: int) -> str | None:

@@ -69,6 +69,7 @@ _SHARE_OF_MORE_CALLS = 0.3
 _SHARE_OF_HAND_OVERS = 0.08
 SHARE_OF_SESSIONS = 0.07
 _SHARE_OF_RACKS = 0.06
+_SHARE_WITHOUT_PRODUCER_IDS = 0.2
 _RACKS = ("rack-0", "rack-1")
 _SESSIONS_MS = (1500, 5000)
 ENDLESS, _ENDLESS_S = b"<endless>", 3600.0
@@ -145,6 +146,12 @@ class Scenario(WorldSpec):
     starts_early: bool = False
     more_calls: bool = False
     hands_over: bool = False
+
+    @property
+    def gives_producer_ids(self) -> bool:
+        """Whether brokers give producer ids; without them no producer is idempotent."""
+        versions = self.brokers.get("api_versions", {})
+        return versions.get(ApiKey.INIT_PRODUCER_ID, ()) is not None
 
     @property
     def writes_by_id(self) -> bool:
@@ -300,6 +307,17 @@ def with_racks(scenario: Scenario, rng: random.Random) -> Scenario:
         return scenario
     racks = {"client_rack": _RACKS[0], "partitioner_rack_aware": True}
     return replace(scenario, options={**scenario.options, **racks})
+
+
+def without_producer_ids(scenario: Scenario, rng: random.Random) -> Scenario:
+    """The scenario, in a share of the runs with brokers that give none (before 0.11).
+
+    Not with options that ask for them. The producer goes on without idempotence.
+    """
+    is_asked_for = "enable_idempotence" in scenario.options
+    if rng.random() >= _SHARE_WITHOUT_PRODUCER_IDS or is_asked_for or scenario.brokers:
+        return scenario
+    return replace(scenario, brokers={"api_versions": {ApiKey.INIT_PRODUCER_ID: None}})
 
 
 def _choose_partition(

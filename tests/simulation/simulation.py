@@ -65,6 +65,7 @@ from simulation.scenario import (
     with_plan,
     with_racks,
     with_sessions,
+    without_producer_ids,
 )
 from simulation.themes import (
     LOST_ENDS,
@@ -221,7 +222,10 @@ class Simulation:
         if plan is not None:
             drawn = with_plan(drawn, plan, chance.of("transactional scenario"))
         drawn = with_sessions(drawn, chance.of("sessions"))
-        self.scenario: Scenario = replace(drawn, options={**drawn.options, **setup.options})
+        drawn = replace(drawn, options={**drawn.options, **setup.options})
+        if plan is None:
+            drawn = without_producer_ids(drawn, chance.of("producer ids"))
+        self.scenario: Scenario = drawn
         loop.longest_turn_s = self.scenario.longest_turn_s
         loop.limit_turns(_MOST_TURNS, _MOST_TURNS_PER_INSTANT)
         self.world: SimWorld = SimWorld(chance, loop, self.scenario)
@@ -514,6 +518,8 @@ class Simulation:
 
     def _evidence(self, producers: Sequence[SimProducer]) -> Evidence:
         world, config = self.world, producers[0].config
+        if not self.scenario.gives_producer_ids:
+            config = config.replace(enable_idempotence=False)
         engines = [each.engine for each in producers if each.was_started]
         transports = [(str(each), each.transport) for each in world.network.connections]
         complaints = [text for broker in world.brokers.values() for text in broker.complaints]
