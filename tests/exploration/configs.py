@@ -127,6 +127,14 @@ SMALL = (
     Config("linger", (0, 0), 1, frozenset({"refuse", "close"}), batch=2, linger=0.125),
     Config("without idempotence", (0, 0), 2, _NET | {"expire"}, idempotent=False, ordered=True),
     Config(
+        "few retries in doubt",
+        (0, 0, 0),
+        3,
+        frozenset({"close"}),
+        retries=1,
+        at_once=_EAGER,
+    ),
+    Config(
         "few retries",
         (0,),
         3,

@@ -372,6 +372,12 @@ OWN = (
         "        return batch.ordinal < self.newest\n",
     ),
     Defect(
+        "renumber a batch that may be written after one that may be",
+        "core/sending/idempotence.py",
+        "not (is_first and batch.possibly_persisted and partition.unknown_gap is not None)\n",
+        "True\n",
+    ),
+    Defect(
         "count only the last batch of a request",
         "core/batching/accumulator.py",
         "            size += head_size\n",
