@@ -223,7 +223,7 @@ class Simulation:
             drawn = with_plan(drawn, plan, chance.of("transactional scenario"))
         drawn = with_sessions(drawn, chance.of("sessions"))
         drawn = replace(drawn, options={**drawn.options, **setup.options})
-        if plan is None:
+        if plan is None and not setup.unclean_elections:
             drawn = without_producer_ids(drawn, chance.of("producer ids"))
         self.scenario: Scenario = drawn
         loop.longest_turn_s = self.scenario.longest_turn_s
