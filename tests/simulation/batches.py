@@ -50,7 +50,7 @@ class Acknowledgements:
             newest = partition.newest
             if partition.log_may_be_new or newest <= before.get(where, ()):
                 continue
-            if partition.acknowledged_at < self._checked_at:
+            if partition.acknowledged_at <= self._checked_at:
                 yield f"{where} is acknowledged, and the last time was {partition.acknowledged_at}"
             if partition.acknowledged_epoch != epochs.get(newest, partition.acknowledged_epoch):
                 yield f"{where} is acknowledged in epoch {epochs[newest]}, another one is kept"

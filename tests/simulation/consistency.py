@@ -37,7 +37,7 @@ def inconsistent(engine: ProducerEngine, now: float) -> Iterator[str]:
     yield from _of_send(engine)
     loop: Any = engine.loop
     for timer in loop.pending_timers():
-        if any(map(_has_ended, timer._args or ())):
+        if timer._args and any(map(_has_ended, timer._args)):
             yield f"a timer for {timer.when():.3f} is that of a wait that has ended: {timer}"
 
 

@@ -33,8 +33,11 @@ class _Seen(NamedTuple):
     retry_at: float = -inf
     lost_at: float = -inf
     is_open: bool = False
-    failures: int = 0
     throttled_until: float = -inf
+    failures: int = 0
+
+
+_NEW = _Seen()
 
 
 class Dials:
@@ -44,33 +47,24 @@ class Dials:
         self._links: dict[BrokerLink, _Seen] = {}
 
     def check(self, engine: ProducerEngine, now: float) -> Iterator[str]:
-        """Yield dials that begin again too soon, end before their time, or take too long."""
+        """Yield dials that begin again too soon, or end before their time."""
         config, before, self._links = engine.config, self._links, {}
-        first_s, longest_s = (
-            config.reconnect_backoff_ms / 1000,
-            config.reconnect_backoff_max_ms / 1000,
-        )
-        request_s = config.request_timeout_ms / 1000
-        setup_s = config.socket_connection_setup_timeout_ms / 1000
-        longest_setup_s = config.socket_connection_setup_timeout_max_ms / 1000
+        longest_s = config.reconnect_backoff_max_ms / 1000
         for link in engine.client._links():
-            seen = before.get(link, _Seen())
+            seen = before.get(link, _NEW)
             now_seen = self._links[link] = _as_seen(link, seen, longest_s)
             if link.throttled_until < seen.throttled_until:
                 yield (
                     f"node {link.node.id} is throttled until {link.throttled_until:.3f}, and was "
                     f"until {seen.throttled_until:.3f}"
                 )
-            took_s = now - link.last_attempt_at
-            most_s = longest_setup_s + request_s
-            if link._state is NodeState.CONNECTING:
-                most_s = min(setup_s * 2.0**link._setup_failures * _JITTER, longest_setup_s)
-            if link.is_dialing and took_s > most_s + _LATE_S:
-                yield f"node {link.node.id} is dialed for {took_s:.3f} s"
             if now_seen.retry_at == seen.retry_at:
                 continue
+            first_s = config.reconnect_backoff_ms / 1000
+            request_s = config.request_timeout_ms / 1000
+            setup_s = config.socket_connection_setup_timeout_ms / 1000
             least_s = min(first_s * 2.0 ** (now_seen.failures - 1), longest_s) * (2 - _JITTER)
-            pause_s = link._retry_at - now
+            pause_s, took_s = link._retry_at - now, now - link.last_attempt_at
             if pause_s < least_s - _TURNS_S:
                 yield (
                     f"node {link.node.id} may be dialed in {pause_s:.3f} s, after "
@@ -85,6 +79,9 @@ def _as_seen(link: BrokerLink, before: _Seen, longest_s: float) -> _Seen:
     """Return the link as it is now; a useful connection or an idle one ends a row of failures."""
     connection, failures = link._connection, before.failures
     is_open = connection is not None and connection.is_open
+    state = link._retry_at, link.lost_at, is_open, link.throttled_until
+    if state == before[:-1]:
+        return before
     if link._retry_at != before.retry_at:
         is_lost = link.lost_at != before.lost_at
         if is_lost and (link._proved_useful or link.lost_at - link.ready_since >= longest_s):
@@ -92,7 +89,7 @@ def _as_seen(link: BrokerLink, before: _Seen, longest_s: float) -> _Seen:
         failures += 1
     elif before.is_open and not is_open:
         failures = 0
-    return _Seen(link._retry_at, link.lost_at, is_open, failures, link.throttled_until)
+    return _Seen(*state, failures)
 
 
 def _has_timed_out(error: BaseException | None) -> bool:
@@ -103,6 +100,22 @@ def _has_timed_out(error: BaseException | None) -> bool:
     while error is not None and not isinstance(error, TimeoutError):
         error = error.__cause__
     return error is not None
+
+
+def dialed_too_long(engine: ProducerEngine, now: float) -> Iterator[str]:
+    """Yield dials that take too long."""
+    for link in engine.client._links():
+        if not link.is_dialing:
+            continue
+        config, took_s = engine.config, now - link.last_attempt_at
+        most_s = config.socket_connection_setup_timeout_max_ms / 1000
+        if link._state is NodeState.CONNECTING:
+            setup_s = config.socket_connection_setup_timeout_ms / 1000
+            most_s = min(setup_s * 2.0**link._setup_failures * _JITTER, most_s)
+        else:
+            most_s += config.request_timeout_ms / 1000
+        if took_s > most_s + _LATE_S:
+            yield f"node {link.node.id} is dialed for {took_s:.3f} s"
 
 
 def not_dialed(engine: ProducerEngine, now: float) -> Iterator[str]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from math import inf
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from support.liveness_rule import broken_rules
 
@@ -18,6 +18,11 @@ from aioproducer.core.transactions.requests import CoordinatorKey, CoordinatorKi
 from aioproducer.core.transactions.rules import Rpc
 from aioproducer.core.transactions.sequencer import TransactionalSequencer
 from aioproducer.errors import BrokerError, NodeDisconnectedError, error_for_code
+from aioproducer.testing.world.cluster import SimCluster
+from aioproducer.testing.world.pipe import Pipe
+from aioproducer.testing.world.server import Session
+from aioproducer.testing.world.weather import Direction
+from aioproducer.testing.world.world import SimWorld
 from simulation.batches import (
     Acknowledgements,
     Choices,
@@ -33,7 +38,7 @@ from simulation.consistency import (
     inconsistent,
 )
 from simulation.leaders import Leaders
-from simulation.links import not_dialed
+from simulation.links import dialed_too_long, not_dialed
 from simulation.other_clusters import leaders_of_another_cluster
 from simulation.queues import (
     ends_with_batches_out,
@@ -67,7 +72,6 @@ if TYPE_CHECKING:
     from aioproducer.config import ProducerConfig
     from aioproducer.core.metadata.live_topic import LiveTopic
     from aioproducer.runtime.engine import ProducerEngine
-    from aioproducer.testing.world.cluster import SimCluster
     from aioproducer.testing.world.producer import SimProducer
     from simulation.scenario import Scenario
 
@@ -113,7 +117,12 @@ class LivenessWatch:
     """
 
     def __init__(
-        self, now: Callable[[], float], cluster: SimCluster, *, takes_turns: bool = False
+        self,
+        now: Callable[[], float],
+        cluster: SimCluster,
+        *,
+        takes_turns: bool = False,
+        only_brokers_ran: Callable[[], bool] = lambda: False,
     ) -> None:
         self.violations: list[str] = []
         self._now = now
@@ -126,18 +135,24 @@ class LivenessWatch:
         self._leaders = Leaders()
         self._failed: dict[SimProducer, tuple[int, int]] = {}
         self._jumps = 0
+        self._has_changed = True
         self._takes_turns = takes_turns
+        self._only_brokers_ran = only_brokers_ran
         self._extra_turns: list[ExtraTurns] = []
 
     def add(self, producer: SimProducer) -> None:
         """One more producer to check."""
         self._producers.append(producer)
+        self._steps[producer] = [each() for each in _STEPS]
+        self._requests[producer] = RequestCounts()
 
     def check(self, jump_s: float) -> None:
         """The clock is about to move: everything pending must have something that ends its wait.
 
         What is stranded stays so: it is found at the next long jump, or one of some short ones.
+        While only brokers run, no producer changes: at short jumps only time can break a rule.
         """
+        self._has_changed |= not self._only_brokers_ran()
         if self._extra_turns:
             broken = [text for each in self._extra_turns for text in each.broken()]
             self.violations += [f"at {self._now():.3f}: {text}" for text in broken]
@@ -145,12 +160,17 @@ class LivenessWatch:
             return
         self._jumps += 1
         is_long = jump_s >= _LONG_JUMP_S or self._jumps % _CHECKED_EACH == 0
-        now = self._now()
+        now, is_due = self._now(), is_long or self._has_changed
         for producer in self._producers:
             if producer.was_started:
-                broken = self._broken_by(producer, now, is_long)
+                broken = (
+                    self._broken_by(producer, now, is_long)
+                    if is_due
+                    else _broken_by_time(producer.engine, now)
+                )
                 if broken and len(self.violations) < _MOST_REPORTED:
                     self.violations += [f"at {now:.3f}: {text}" for text in broken]
+        self._has_changed &= not is_due
 
     def _broken_by(self, producer: SimProducer, now: float, is_long: bool) -> list[str]:
         engine = producer.engine
@@ -159,14 +179,14 @@ class LivenessWatch:
             broken += rule(engine, now)
         if not _is_running(engine):
             return broken
-        for each in self._steps.setdefault(producer, [each() for each in _STEPS]):
+        for each in self._steps[producer]:
             broken += each.check(engine, now)
         for rule in _AT_EACH_MOMENT:
             broken += rule(engine, now)
         if is_long:
             for rule in _NOW_AND_THEN:
                 broken += rule(engine, now)
-            broken += self._requests.setdefault(producer, RequestCounts()).check(engine, now)
+            broken += self._requests[producer].check(engine, now)
             broken += self._older_leaders(producer)
             broken += leaders_of_another_cluster(engine, self._cluster)
             broken += self._leaders.check(engine, self._cluster)
@@ -181,7 +201,7 @@ class LivenessWatch:
         metadata, identity = producer.engine.metadata, producer.engine.driver.sender.producer_id
         before = self._failed.get(producer, (0, 0))
         self._failed[producer] = failed = metadata._failures, identity.failures
-        if producer.config.retry_backoff_ms < _LONG_BACKOFF_MS:
+        if failed == before or producer.config.retry_backoff_ms < _LONG_BACKOFF_MS:
             return
         for what, then, count, at in zip(
             ("metadata", "a producer id"),
@@ -265,6 +285,19 @@ class LivenessWatch:
 
 def _is_running(engine: ProducerEngine) -> bool:
     return engine.failure is None and not engine.closing
+
+
+def _broken_by_time(engine: ProducerEngine, now: float) -> list[str]:
+    """Return which rules for each idle moment are broken of those that time alone can break."""
+    return [text for rule in _OF_TIME for text in rule(engine, now)] if _is_running(engine) else []
+
+
+def is_step_of_brokers(callback: Any) -> bool:
+    """Return whether a callback changes no producer: a step of a broker, or bytes reach one."""
+    step = getattr(callback, "__func__", None)
+    if step is Pipe._pump:
+        return callback.__self__._direction is Direction.TO_BROKER
+    return step in _STEPS_OF_BROKERS
 
 
 def timers_of(engine: ProducerEngine) -> Turns:
@@ -397,6 +430,9 @@ def _parts_expire_otherwise(engine: ProducerEngine, now: float) -> Iterator[str]
                 )
 
 
+_STEPS_OF_BROKERS = frozenset(
+    {Session._when_running, SimCluster._check_lag, SimCluster._fetch, SimWorld._wake}
+)
 _STEPS = (*STEPS, Acknowledgements, Choices, Gaps, Failures, Doubts)
 _WHILE_STARTED: tuple[_Rule, ...] = (
     asked_in_vain,
@@ -407,8 +443,9 @@ _WHILE_STARTED: tuple[_Rule, ...] = (
     serialized_records_wait,
     keeps_ended_waits,
 )
+_OF_TIME: tuple[_Rule, ...] = (dialed_too_long, not_dialed)
 _AT_EACH_MOMENT: tuple[_Rule, ...] = (
-    not_dialed,
+    *_OF_TIME,
     _oversleeps_expiry,
     links_are_old,
     buffers_with_two_owners,

@@ -53,7 +53,7 @@ from simulation.faults import (
 from simulation.faults.answers import DuplicateAnswer
 from simulation.hand_over import HandingProducer, HandingWorkload
 from simulation.ledger import EARLY, Alarm, CallState, Entry, Ledger
-from simulation.liveness import LivenessWatch, recovery_bound
+from simulation.liveness import LivenessWatch, is_step_of_brokers, recovery_bound
 from simulation.oracles import Violation, judge, recoveries
 from simulation.scenario import (
     CHAOS_S,
@@ -252,7 +252,9 @@ class Simulation:
             loop.time,
             self.world.cluster,
             takes_turns=not loop.longest_turn_s,
+            only_brokers_ran=lambda: loop.only_bystanders_ran,
         )
+        loop.is_bystander = is_step_of_brokers
         loop.on_idle = self._liveness.check
         self.book: TransactionBook | None = None
         self._setup = setup

@@ -143,9 +143,10 @@ def test_several_batches_of_a_partition_that_keeps_the_order_are_found_out() -> 
 @pytest.mark.parametrize(
     ("state", "found"),
     [
-        ({"newest": (1,), "acknowledged_at": 102.0, "acknowledged_epoch": 1}, 0),
+        ({"newest": (1,), "acknowledged_at": 102.5, "acknowledged_epoch": 1}, 0),
+        ({"newest": (1,), "acknowledged_at": 102.0, "acknowledged_epoch": 1}, 1),
         ({"newest": (1,), "acknowledged_at": -inf, "acknowledged_epoch": 1}, 1),
-        ({"newest": (1,), "acknowledged_at": 102.0, "acknowledged_epoch": 0}, 1),
+        ({"newest": (1,), "acknowledged_at": 102.5, "acknowledged_epoch": 0}, 1),
         ({"newest": (1,), "acknowledged_at": -inf, "log_may_be_new": True}, 0),
         ({}, 0),
     ],

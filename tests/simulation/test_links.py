@@ -13,7 +13,13 @@ from aioproducer.errors import KafkaConnectionError, NodeDisconnectedError
 from aioproducer.net.context import NodeState
 from aioproducer.net.versions import BrokerVersions
 from aioproducer.wire.messages.produce import ProduceRequest
-from simulation.links import Dials, earlier_dials_count, not_dialed, unsupported_versions
+from simulation.links import (
+    Dials,
+    dialed_too_long,
+    earlier_dials_count,
+    not_dialed,
+    unsupported_versions,
+)
 
 _CONFIG = SimpleNamespace(
     reconnect_backoff_ms=50,
@@ -52,7 +58,8 @@ class _Watched:
     def found(self, now: float, **state: Any) -> int:
         for name, value in state.items():
             setattr(self.link, name, value)
-        return len(list(self._steps.check(self._engine, now)))
+        steps = self._steps.check(self._engine, now)
+        return len([*steps, *dialed_too_long(self._engine, now)])
 
 
 @pytest.mark.parametrize(("pause_s", "found"), [(0.05, 1), (0.16, 0)])

@@ -69,6 +69,39 @@ def test_the_clock_does_not_move_if_an_idle_callback_makes_something_runnable(
     assert loop.time() == 5
 
 
+@pytest.mark.parametrize(
+    ("delays", "by_the_other", "found"),
+    [((1.0,), 0, True), ((1.0, 1.0), 0, True), ((1.0, 1.0), 1, False), ((1.0,), 1, False)],
+)
+@pytest.mark.parametrize("is_soon", [False, True])
+def test_a_turn_of_bystanders_alone_differs_from_others(
+    loop: VirtualLoop, delays: tuple[float, ...], by_the_other: int, found: bool, is_soon: bool
+) -> None:
+    ran: list[bool] = []
+
+    def note(jump_s: float) -> None:
+        if loop.time() == 1:
+            ran.append(loop.only_bystanders_ran)
+
+    def bystander() -> None:
+        pass
+
+    def step() -> None:
+        pass
+
+    def start_step() -> None:
+        loop.call_soon(step)
+
+    other = start_step if is_soon else step
+    loop.is_bystander = {bystander, start_step}.__contains__
+    loop.on_idle = note
+    for number, delay in enumerate(delays):
+        loop.call_later(delay, other if number < by_the_other else bystander)
+    loop.call_later(0.5, step)
+    _run(loop, asyncio.sleep(2))
+    assert ran == [found]
+
+
 def test_waiting_for_what_never_comes_is_a_deadlock(loop: VirtualLoop) -> None:
     waiting = loop.create_task(asyncio.Event().wait())
     with pytest.raises(StuckError, match="deadlock"):

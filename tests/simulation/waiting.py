@@ -386,13 +386,11 @@ class Throttling:
 
     def check(self, engine: ProducerEngine, now: float) -> Iterator[str]:
         """Yield brokers that get no request for longer than they have asked for."""
-        until, self._until = self._until, {}
         for link in engine.client._links():
-            connection, asked = link._connection, until.get(link, -inf)
-            if connection is not None:
-                transport: Any = connection._transport
-                asked = max(asked, transport.quiet_until)
-            self._until[link] = asked
+            connection, asked = link._connection, self._until.get(link, -inf)
+            transport: Any = None if connection is None else connection._transport
+            if transport is not None and transport.quiet_until > asked:
+                asked = self._until[link] = transport.quiet_until
             if link.throttled_until > max(asked, now) + _LATE_S:
                 yield f"node {link.node.id} is throttled until {link.throttled_until:.3f}"
 
@@ -416,13 +414,16 @@ class IdleConnections:
 def asks_before_the_pause_ends(engine: ProducerEngine, now: float) -> Iterator[str]:
     """Yield requests that were sent before the pause after a failure had ended."""
     metadata, identity = engine.metadata, engine.driver.sender.producer_id
-    asked = {"an id": identity._retry_at if identity.in_flight else -inf}
+    asked = []
+    if identity.in_flight:
+        asked.append(("an id", identity._retry_at))
     if metadata._fetch is not None and metadata._failures:
-        asked["metadata"] = metadata._allowed_at
+        asked.append(("metadata", metadata._allowed_at))
     if engine.transactions is not None:
         session = engine.transactions._coordinator_session
-        asked["a coordinator"] = -inf if session._in_flight is None else session._retry_at
-    for what, until in asked.items():
+        if session._in_flight is not None:
+            asked.append(("a coordinator", session._retry_at))
+    for what, until in asked:
         if until > now:
             yield f"{what} is asked for {until - now:.3f} s before the pause ends"
 
@@ -481,10 +482,10 @@ def buffers_with_two_owners(engine: ProducerEngine, now: float) -> Iterator[str]
     accumulator, pool = engine.accumulator, engine.pool
     batches = {*accumulator.incomplete(), *accumulator.pinned}
     used = [batch.buffer for batch in batches if batch.size and batch.buffer is not None]
-    owners = Counter(map(id, (*used, *pool._free)))
-    shared = sum(count > 1 for count in owners.values())
+    owners = [*map(id, used), *map(id, pool._free)]
+    shared = len(owners) - len({*owners})
     if shared:
-        yield f"{shared} buffers have several owners"
+        yield f"{shared} buffers have another owner, too"
     spare = engine.appender.batch_appender._spare
     if spare is not None and all(spare.buffer is not each for each in pool._free):
         yield "the buffer of the spare batch is not free"

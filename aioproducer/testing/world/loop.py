@@ -85,6 +85,10 @@ class VirtualLoop(BaseEventLoop):
 
         The clock does not jump if the call makes something runnable.
         """
+        self.is_bystander: Callable[[object], bool] = lambda callback: False
+        """Returns whether a callback changes nothing that `on_idle` checks."""
+        self.only_bystanders_ran: bool = False
+        """Whether only such callbacks have run since the last call of `on_idle`."""
         self.longest_turn_s: float = 0.0
         """The seconds that a turn with something to run takes at most. As on a real loop, a timer
         can then become due while a task is between two of its steps."""
@@ -138,6 +142,7 @@ class VirtualLoop(BaseEventLoop):
                 raise BusyLoopError(f"the loop turns without end at {self._now:.3f} s")
             if self.longest_turn_s:
                 self._set_time(self._now + self._rng.uniform(0, self.longest_turn_s))
+            self.only_bystanders_ran = self.only_bystanders_ran and self._runs_only_bystanders()
             return
         self.on_idle(timeout)
         if self._ready:  # type: ignore[attr-defined]
@@ -145,6 +150,18 @@ class VirtualLoop(BaseEventLoop):
         self._turns = 0
         # Not `now + timeout`, whose rounding would depend on how the moment was reached.
         self._set_time(max(self._now, self._timers[0].when()))
+        self.only_bystanders_ran = self._runs_only_bystanders()
+
+    def _runs_only_bystanders(self) -> bool:
+        """Return whether the turn that begins runs bystanders only."""
+        handles: list[Any] = [*self._ready]  # type: ignore[attr-defined]
+        timers, places = self._timers, [0]
+        while places:  # of a heap: what is due is at its top
+            place = places.pop()
+            if place < len(timers) and timers[place].when() <= self._now:
+                handles.append(timers[place])
+                places += (2 * place + 1, 2 * place + 2)
+        return all(each.cancelled() or self.is_bystander(each._callback) for each in handles)
 
     def _set_time(self, now: float) -> None:
         self._now = now
