@@ -126,16 +126,15 @@ class ResultChecks(Aftermath):
         took = self._world.now() - began
         for entry in entries:
             entry.settled_at = self._world.now()
-        waits_for_each = config.buffer_max_records is not None
-        if took > config.max_block_ms / 1000 + _SLACK_S and not waits_for_each:
+        waits_for_each = config.buffer_max_records is not None or config.value_serializer
+        if took > 2 * config.max_block_ms / 1000 + _SLACK_S and not waits_for_each:
             self._ledger.late_ends.append(f"send_many of {len(rows)} rows took {took:.3f} s")
         expected = [number for number, row in enumerate(rows) if row.value == _REFUSED]
         refused = [each.index for each in result.failed if rows[each.index].value == _REFUSED]
         if refused != expected:
             self._ledger.false_reports.append(f"send_many of {len(rows)} rows refuses {refused}")
         last = result.failed[-1]
-        is_last = last.index == len(rows) - 1 and config.value_serializer is None
-        if is_last and isinstance(last.error, WouldBlockError):
+        if last.index == len(rows) - 1 and type(last.error) is WouldBlockError:
             self._ledger.false_reports.append(f"the last row of send_many does not wait: {last}")
 
     async def _check_warm_up(self) -> None:

@@ -119,6 +119,7 @@ class BulkRun:
         self._transaction = self._open_transaction()
         self._targets: dict[str | None, BulkTarget] = {}
         self._may_wait = True
+        self._serializes_late = False
         self._absent: dict[str | None, int] = {}
         """The partitions of a topic when a row timed out that waited for it or for another one."""
         self._outstanding: dict[ProducerBatch, _Tracked] = {}
@@ -351,10 +352,14 @@ class BulkRun:
         return 0 if meta is None else len(meta.partitions)
 
     async def _finished(self, topic: str, row: RecordParts | PendingParts) -> RecordParts:
-        if not self._may_wait:
+        if self._serializes_late:
             discard(row)
             raise WouldBlockError("a serializer has to wait, and one has timed out before")
-        return await self._waiting(self._appender.finished(topic, row))
+        try:
+            return await self._waiting(self._appender.finished(topic, row))
+        except KafkaTimeoutError:
+            self._serializes_late = True
+            raise
 
     def _target(self, topic: str | None) -> BulkTarget:
         if type(topic) is not str and not is_of_type(topic, str):
@@ -407,6 +412,7 @@ class BulkRun:
         tracked = self._outstanding.get(batch)
         if tracked is None:
             self._may_wait = True  # there was memory for a batch
+            self._serializes_late = False
             builder = batch.builder
             if builder is None or batch.done:
                 self._fold_one(batch, number, index)

@@ -392,3 +392,33 @@ async def test_the_mock_producer_keeps_the_order_as_well() -> None:
         (late,) = await started(producer.send("t", ("e", 30)))
     with pytest.raises(ProducerClosedError):
         await late
+
+
+def test_a_row_that_waits_for_its_partition_in_vain_does_not_refuse_rows_that_are_serialized() -> (
+    None
+):
+    async def act(stage: Stage) -> None:
+        await stage.producer.start()
+        rows = [Record("absent", partition=9), Record(("a", 1)), Record(("b", 1), partition=0)]
+        result = await stage.producer.send_many("t", rows)
+        assert ([each.index for each in result.failed], result.delivered) == ([0], 2)
+        await stage.producer.close()
+
+    play(act, value_serializer=Delayed(), max_block_ms=3000, **ROOMY)
+
+
+def test_a_row_whose_serializer_is_too_slow_refuses_the_rows_that_wait_for_theirs() -> None:
+    async def act(stage: Stage) -> None:
+        await stage.producer.start()
+        began = stage.loop.time()
+        rows = [Record(("slow", 9)), Record(("b", 1)), Record(("c", 1))]
+        result = await stage.producer.send_many("t", rows)
+        assert [type(each.error) for each in result.failed] == [
+            KafkaTimeoutError,
+            WouldBlockError,
+            WouldBlockError,
+        ]
+        assert stage.loop.time() - began < 4
+        await stage.producer.close()
+
+    play(act, value_serializer=Delayed(), max_block_ms=3000, **ROOMY)
