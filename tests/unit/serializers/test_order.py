@@ -394,9 +394,7 @@ async def test_the_mock_producer_keeps_the_order_as_well() -> None:
         await late
 
 
-def test_a_row_that_waits_for_its_partition_in_vain_does_not_refuse_rows_that_are_serialized() -> (
-    None
-):
+def test_an_absent_partition_refuses_no_row_whose_serializer_waits() -> None:
     async def act(stage: Stage) -> None:
         await stage.producer.start()
         rows = [Record("absent", partition=9), Record(("a", 1)), Record(("b", 1), partition=0)]
