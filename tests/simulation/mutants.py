@@ -2427,7 +2427,7 @@ MUTANTS += (
         "min(self.unknown_gap or batch.ordinal, batch.ordinal)",
     ),
     Mutant(
-        "forget that an expired batch may be written",
+        "drop the doubt of a batch that expires",
         "core/sending/sender.py",
         "            batch.possibly_persisted |= batch.on_wire\n            error = expiry_of",
         "            batch.possibly_persisted = batch.on_wire\n            error = expiry_of",
