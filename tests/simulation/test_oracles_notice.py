@@ -101,6 +101,7 @@ _SEED_THAT_PREPARES = 5
 _SEED_WITH_LINGER, _SEED_WITH_WEIGHTS = 93, 15
 _SEED_THAT_HANDS_OVER = 104
 _SEED_THAT_LINGERS = 28
+_SEED_WITH_DEAD_BROKERS, _SEED_WITH_OLD_METADATA = 3, 13
 
 
 def _oracles_that_notice(
@@ -144,7 +145,8 @@ def test_a_producer_that_dials_without_growing_pauses_is_found_out(
         return delay(self, 0, rng)
 
     monkeypatch.setattr(ExponentialBackoff, "delay", least)
-    noticed = _oracles_that_notice(Setup(), "a_dead_broker_is_left_alone")
+    seeds = (_SEED_WITH_DEAD_BROKERS, *_SEEDS)
+    noticed = _oracles_that_notice(Setup(), "a_dead_broker_is_left_alone", seeds)
     assert "a_dead_broker_is_left_alone" in noticed
 
 
@@ -157,7 +159,8 @@ def test_a_producer_that_does_not_refresh_its_metadata_is_found_out(
         init(self, **{**arguments, "max_age_s": 1e9})
 
     monkeypatch.setattr(Metadata, "__init__", never)
-    noticed = _oracles_that_notice(Setup(), "calm_brings_progress")
+    seeds = (_SEED_WITH_OLD_METADATA, *_SEEDS)
+    noticed = _oracles_that_notice(Setup(), "calm_brings_progress", seeds)
     assert "calm_brings_progress" in noticed
 
 
