@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from math import inf
 from random import Random
@@ -24,7 +24,6 @@ from aioproducer.core.batching.batch import BatchOutcome, ProducerBatch
 from aioproducer.core.batching.buffer_pool import BufferPool
 from aioproducer.core.batching.partitioners import (
     BuiltInPartitioner,
-    PartitionLoad,
     StickyPartitioners,
 )
 from aioproducer.core.batching.readiness import AdaptiveLinger
@@ -98,7 +97,7 @@ from simulation.themes import (
 
 _SEEDS = range(1, 31)
 _SEED_THAT_PREPARES = 5
-_SEED_WITH_LINGER, _SEED_WITH_WEIGHTS = 93, 15
+_SEED_WITH_LINGER = 93
 _SEED_THAT_HANDS_OVER = 104
 _SEED_THAT_LINGERS = 28
 _SEED_WITH_DEAD_BROKERS, _SEED_WITH_OLD_METADATA = 3, 13
@@ -936,15 +935,12 @@ def test_a_bulk_call_that_keeps_the_number_of_partitions_is_found_out(
 def test_a_partition_without_a_leader_that_is_chosen_is_found_out(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    def load_of_all(
-        sizes: dict[int, int], topic: TopicMetadata, *others: Any
-    ) -> PartitionLoad | None:
-        counted = [sizes.get(number, 0) for number in range(len(topic.partitions))]
-        return PartitionLoad(counted, list(range(len(counted))), len(counted))
+    def any_partition(topic: TopicMetadata, rng: Random, preferred: Sequence[int] = ()) -> int:
+        return rng.randrange(len(topic.partitions))
 
-    monkeypatch.setattr(partitioners, "partition_load", load_of_all)
+    monkeypatch.setattr(partitioners, "uniform_partition", any_partition)
     oracle = "what_calls_return_is_true"
-    assert oracle in _oracles_that_notice(Setup(), oracle, range(_SEED_WITH_WEIGHTS, 60))
+    assert oracle in _oracles_that_notice(Setup(), oracle, range(3, 31))
 
 
 def test_a_hand_over_that_a_flush_does_not_wait_for_is_found_out(
