@@ -322,6 +322,18 @@ def test_v2_rotates_the_producer_id_at_the_end_of_a_transaction(state: ClusterSt
     assert producer.end() == 0
 
 
+def test_a_new_producer_id_of_an_end_is_not_wrong_while_markers_are_written() -> None:
+    state = _state(marker_delay_ms=10)
+    producer = _producer(state, V2_VERSIONS)
+    state.transactions.transactions["tx"].epoch = producer.epoch = LAST_EPOCH
+    producer.write(0)
+    assert producer.end() == 0
+    assert producer.produce(0) == CONCURRENT
+    while state.next_wakeup_ms is not None:
+        state.advance(state.next_wakeup_ms)
+    assert producer.produce(0) == 0
+
+
 def test_fencing_the_last_epoch_still_works(state: ClusterState) -> None:
     producer = _producer(state, V2_VERSIONS)
     state.transactions.transactions["tx"].epoch = producer.epoch = LAST_EPOCH

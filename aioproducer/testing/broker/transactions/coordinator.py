@@ -320,8 +320,8 @@ class TransactionCoordinators:
     ) -> Transaction:
         """Return the transaction that its present producer may write to."""
         transaction = self._known(transactional_id, node_id, now_ms)
+        transaction.check_not_ending()  # before the identity: a new producer id is the next one
         transaction.check_identity(producer)
-        transaction.check_not_ending()
         return transaction
 
     def _known(self, transactional_id: str, node_id: int | None, now_ms: int) -> Transaction:
