@@ -63,9 +63,9 @@ def grouped(command: Command) -> Command:
 def _parameters(
     command: Command, hints: Mapping[str, Any], groups: Mapping[str, Any]
 ) -> Iterator[Parameter]:
-    for name, parameter in signature(command).parameters.items():
+    for name, single in signature(command).parameters.items():
         if name not in groups:
-            yield parameter.replace(annotation=hints[name], kind=Parameter.KEYWORD_ONLY)
+            yield single.replace(annotation=hints[name], kind=Parameter.KEYWORD_ONLY)
             continue
         kinds, panel = get_type_hints(groups[name]), getattr(groups[name], "panel", None)
         for each in fields(groups[name]):

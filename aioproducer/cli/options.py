@@ -109,8 +109,8 @@ class Connection:
         "A producer option by its Kafka name, as linger.ms=5 or security.protocol=SSL; "
         "may be repeated.",
         autocompletion=_property_names,
-        shown=False,
-    )  # may be secrets
+        shown=False,  # may be secrets
+    )
     allow: Texts = option(
         None,
         "--allow WHAT",

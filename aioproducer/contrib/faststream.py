@@ -90,7 +90,8 @@ class KafkaBroker(kafka.KafkaBroker):
             native = _direct_producer(config, message)
             if native is not None:
                 correlation_id = correlation_id or _new_id(config)
-            return await (super().publish if native is None else native.publish_message)(
+            publish = super().publish if native is None else native.publish_message
+            return await publish(
                 message,
                 topic,
                 key=key,
@@ -134,15 +135,13 @@ class _Publisher(DefaultPublisher):
             config = self._outer_config
             native = _direct_producer(config, message)
             if native is not None:
-                topic, key, reply_to = (
-                    topic or self.topic,
-                    key or self.key,
-                    reply_to or self.reply_to,
-                )
+                topic, key = topic or self.topic, key or self.key
+                reply_to = reply_to or self.reply_to
                 partition = self.partition if partition is None else partition
                 headers = self.headers | (headers or {})
                 correlation_id = correlation_id or _new_id(config)
-            return await (super().publish if native is None else native.publish_message)(
+            publish = super().publish if native is None else native.publish_message
+            return await publish(
                 message,
                 topic,
                 key=key,

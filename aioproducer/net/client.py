@@ -75,7 +75,7 @@ class NetworkClient:
         """Create a client without a running loop; `loop_time` is the clock of its later loop."""
         self._settings = settings
         self._rng = rng
-        self._closed = False
+        self.closed: bool = False
         self._brokers: dict[int, BrokerLink] = {}
         self._bootstrap: dict[int, BrokerLink] = {}
         self._retired: dict[BrokerLink, None] = {}  # in order
@@ -123,7 +123,7 @@ class NetworkClient:
         return self._check.rebootstrap_error
 
     def _replace(self, links: dict[int, BrokerLink], nodes: Mapping[int, Node]) -> None:
-        if self._closed:
+        if self.closed:
             return
         for node_id, link in list(links.items()):
             node = nodes.get(node_id)
@@ -204,7 +204,7 @@ class NetworkClient:
         """Return the connection state of the node."""
         link = self.link(node_id)
         if link is None:
-            return NodeState.CLOSED if self._closed else NodeState.DISCONNECTED
+            return NodeState.CLOSED if self.closed else NodeState.DISCONNECTED
         return link.state(self._around.loop_time())
 
     def connection_failures(self, node_id: int) -> KafkaError | None:
@@ -383,7 +383,7 @@ class NetworkClient:
         Requests without an expected response (acks=0) have `timeout_s` to leave the process;
         everything else fails at once.
         """
-        self._closed = True
+        self.closed = True
         links = [*self._links(), *self._retired]
         await asyncio.gather(*(link.close(timeout_s) for link in links))
         # Last: after an exception, the next call closes the rest.
@@ -392,7 +392,7 @@ class NetworkClient:
 
     def drop(self) -> None:
         """Close all sockets after the loop was closed, when no transport can be closed."""
-        self._closed = True
+        self.closed = True
         for link in (*self._links(), *self._retired):
             link.drop()
 

@@ -10,10 +10,10 @@ Invariants
 from __future__ import annotations
 
 import re
-from typing import Any, ClassVar, cast
+from typing import ClassVar
 
-from aioproducer.compat._forwarding import load
-from aioproducer.compat._shared_classes import AnyError, counterpart, joined
+from aioproducer.compat._shared_classes import AnyError
+from aioproducer.compat._shared_classes import shared_class as _shared_class
 
 __all__ = ["BrokerResponseError", "KafkaError", "for_code", "kafka_errors"]
 
@@ -85,11 +85,4 @@ def for_code(error_code: int) -> type[BrokerResponseError]:
 
 def shared_class(error_class: type[AnyError]) -> type[AnyError]:
     """Return the class to raise: also a subclass of aiokafka's, if that is installed."""
-    load("aiokafka.errors")
-    own: Any = error_class
-    theirs = counterpart("aiokafka.errors", own.__name__)
-    return (
-        error_class
-        if theirs is None
-        else cast("type[AnyError]", joined(own, theirs, "aiokafka.errors"))
-    )
+    return _shared_class(error_class, "aiokafka.errors")

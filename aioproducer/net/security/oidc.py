@@ -34,12 +34,7 @@ from aioproducer._util.bounded_json import decoded_object
 from aioproducer._util.printable import printable
 from aioproducer._util.secrets import Unpicklable, hides_arguments, without_login, without_secrets
 from aioproducer._util.threads import in_thread
-from aioproducer.errors import (
-    AuthenticationError,
-    ConfigError,
-    KafkaConnectionError,
-    KafkaError,
-)
+from aioproducer.errors import AuthenticationError, ConfigError, KafkaConnectionError, KafkaError
 from aioproducer.net.security.tls import TlsSettings, make_context
 from aioproducer.net.security.tokens import as_token, seconds_in
 from aioproducer.types import OAuthToken

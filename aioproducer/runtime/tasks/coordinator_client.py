@@ -83,7 +83,6 @@ class CoordinatorClient:
         self._rng = rng or random.Random()
         self._backoff = settings.retry_backoff(config)
         self._changed = asyncio.Event()
-        self._is_closed = False
         self._nodes: dict[int, Node] = {}
         self._coordinators: dict[CoordinatorKey, int] = {}
         self._client = NetworkClient(
@@ -105,7 +104,6 @@ class CoordinatorClient:
 
     async def close(self) -> None:
         """Close all connections; calls that wait fail."""
-        self._is_closed = True
         self._changed.set()
         await self._client.close(0)
 
@@ -216,7 +214,7 @@ class CoordinatorClient:
                     try:
                         return await attempt()
                     except KafkaError as error:
-                        if not error.retriable or self._is_closed:
+                        if not error.retriable or self._client.closed:
                             raise
                         last = error
                     await asyncio.sleep(self._backoff.delay(failures, self._rng))
@@ -302,7 +300,7 @@ class CoordinatorClient:
         """
         client = self._client
         before = client.failures()
-        while not self._is_closed:
+        while not self._client.closed:
             now = self._loop.time()
             node_id = client.least_loaded_node(now)
             if node_id is not None and client.can_ask(node_id, now):
@@ -322,7 +320,7 @@ class CoordinatorClient:
         while not client.can_ask(node_id, now := self._loop.time()):
             if node_id >= 0 and node_id not in self._nodes:
                 raise NodeDisconnectedError("the broker has left the cluster", node_id=node_id)
-            if self._is_closed:
+            if self._client.closed:
                 raise NodeDisconnectedError("the client was closed", node_id=node_id)
             client.maybe_connect(node_id, now)
             failure = client.connection_failures(node_id)

@@ -171,14 +171,18 @@ def test_statistics_show_how_long_deliveries_took_and_the_last_failures():
     play(act, **ROOMY)
 
 
+async def _use_up_memory(stage: Stage) -> None:
+    await stage.producer.warm_up(["t"])
+    stage.lose()
+    with pytest.raises(BufferExhaustedError):
+        while True:
+            await stage.producer.send("t", b"v" * 150)
+
+
 def test_a_refusal_for_want_of_memory_is_counted():
     async def act(stage: Stage) -> None:
         async with stage.producer as producer:
-            await producer.warm_up(["t"])
-            stage.lose()
-            with pytest.raises(BufferExhaustedError):
-                while True:
-                    await producer.send("t", b"v" * 150)
+            await _use_up_memory(stage)
             assert producer.metrics()["buffer_exhausted_total"] == 1
             await producer.close(0)
 
@@ -188,11 +192,7 @@ def test_a_refusal_for_want_of_memory_is_counted():
 def test_a_refusal_for_want_of_memory_after_a_long_silence_is_in_the_rate():
     async def act(stage: Stage) -> None:
         async with stage.producer as producer:
-            await producer.warm_up(["t"])
-            stage.lose()
-            with pytest.raises(BufferExhaustedError):
-                while True:
-                    await producer.send("t", b"v" * 150)
+            await _use_up_memory(stage)
             await asyncio.sleep(100)
             with pytest.raises(BufferExhaustedError):
                 await producer.send("t", b"v" * 150)
