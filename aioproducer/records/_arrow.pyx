@@ -22,7 +22,7 @@ from libc.stdint cimport int64_t
 from aioproducer.records._arrow_memory cimport ArrowArray, ArrowArrayStream, ArrowSchema
 
 from aioproducer.errors import SerializationError
-from aioproducer.records.arrow_layout import Field, plan_columns
+from aioproducer.records.arrow_layout import Field, plan_columns, taken_error
 
 include "_arrow_chunk.pxi"
 
@@ -69,6 +69,8 @@ cdef class ArrowSource:
     cdef take_array(self, object schema, object array):
         cdef ArrowSchema *moved = <ArrowSchema *> PyCapsule_GetPointer(schema, "arrow_schema")
         cdef ArrowArray *moved_array = <ArrowArray *> PyCapsule_GetPointer(array, "arrow_array")
+        if moved.release is NULL or moved_array.release is NULL:
+            raise taken_error()
         self.schema = moved[0]
         moved.release = NULL
         self.array = moved_array[0]
@@ -79,6 +81,8 @@ cdef class ArrowSource:
         cdef ArrowArrayStream *moved = <ArrowArrayStream *> PyCapsule_GetPointer(
             capsule, "arrow_array_stream"
         )
+        if moved.release is NULL:
+            raise taken_error()
         self.stream = moved[0]
         moved.release = NULL
         self.streams = True

@@ -12,7 +12,14 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from aioproducer.errors import SerializationError
-from aioproducer.records.arrow_layout import ArrowColumns, Field, Kind, Layout, plan_columns
+from aioproducer.records.arrow_layout import (
+    ArrowColumns,
+    Field,
+    Kind,
+    Layout,
+    plan_columns,
+    taken_error,
+)
 from aioproducer.records.bulk import UnfilledRows
 from aioproducer.types import HeaderPairs
 
@@ -74,6 +81,8 @@ _Cell = Callable[[int], bytes | None]
 def _move(capsule: object, name: bytes, target: Any) -> None:
     """Take the structure out of a capsule, which then has nothing to release."""
     source = type(target).from_address(_pointer_in(capsule, name))
+    if not source.release:
+        raise taken_error()
     ctypes.pointer(target)[0] = source
     source.release = None
 

@@ -156,6 +156,14 @@ def plan_columns(schema: Field, columns: ArrowColumns) -> Plan:
     return Plan(**found, children=len(schema.children))
 
 
+def taken_error() -> SerializationError:
+    """Explain a capsule whose data another reader has, or had."""
+    return SerializationError(
+        "the Arrow data were taken out of their capsule before",
+        advice="give each call an object that exports anew, such as a table",
+    )
+
+
 def _column(schema: Field, part: str, columns: ArrowColumns) -> Layout | None:
     name = getattr(columns, part)
     if name is None:

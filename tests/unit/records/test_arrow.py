@@ -441,6 +441,17 @@ def test_what_is_not_arrow_is_refused(arrow: ModuleType) -> None:
 TABLE = pa.concat_tables([pa.table({"v": [f"{number}"]}) for number in range(4)])
 
 
+@pytest.mark.parametrize("form", ["__arrow_c_array__", "__arrow_c_stream__"])
+def test_a_capsule_that_was_taken_before_is_refused(arrow: ModuleType, form: str) -> None:
+    [rows] = pa.table({"v": [b"x"]}).to_batches()
+    capsules = getattr(rows, form)()
+    held = type("Held", (), {form: lambda self: capsules})()
+    assert len(rows_of(arrow, held, ArrowColumns("v"))) == 1
+
+    with pytest.raises(SerializationError, match="were taken out of their capsule before"):
+        arrow.ArrowSource(held, ArrowColumns("v"))
+
+
 def test_everything_taken_is_released_once(arrow: ModuleType) -> None:
     stream, batch = WatchedStream(TABLE), WatchedArray(TABLE.to_batches()[0])
     assert len(rows_of(arrow, stream, ArrowColumns("v"))) == 4
