@@ -201,7 +201,8 @@ class BrokerLink:
 
     def dial_is_promising(self, now: float) -> bool:
         """Return whether a dial is in progress and not slow."""
-        return self.is_dialing and now - self.last_attempt_at < DIAL_TIMEOUT_S
+        # The sum is that of the timer: a difference may be rounded to less than the timeout then.
+        return self.is_dialing and now < self.last_attempt_at + DIAL_TIMEOUT_S
 
     # -- calls of the client ----------------------------------------------------------------------
 

@@ -26,6 +26,7 @@ from aioproducer.metrics.totals import IOStats
 from aioproducer.net.client import NodeNotReady, PreparedRequest
 from aioproducer.net.context import NodeState
 from aioproducer.net.dial.dialer import Address
+from aioproducer.net.link import DIAL_TIMEOUT_S
 from aioproducer.types import Node
 from aioproducer.wire.api_keys import ApiKey
 from aioproducer.wire.framing import encode_request
@@ -930,6 +931,17 @@ async def test_a_dial_that_drags_on_makes_room_for_another_and_says_so() -> None
         it.client.maybe_connect(2, it.now)
         await it.next_event()
         assert it.now - started == pytest.approx(1)
+        assert it.client.least_loaded_node(it.now) in {1, 3}
+
+
+@virtual_time
+async def test_a_dial_is_slow_when_its_timer_fires_however_the_times_are_rounded() -> None:
+    async with harness(MemoryDialer({"b": black_hole}), THREE) as it:
+        await asyncio.sleep(1023.1 - it.now)  # 1024.1 is rounded down, since it has one bit more
+        began = it.now
+        it.client.maybe_connect(2, began)
+        await it.next_event()
+        assert it.now - began < DIAL_TIMEOUT_S
         assert it.client.least_loaded_node(it.now) in {1, 3}
 
 
