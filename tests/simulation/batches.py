@@ -65,21 +65,31 @@ class Gaps:
     """Partitions with a batch that is not written, or in doubt; `check` them when idle."""
 
     def __init__(self) -> None:
-        self._before: dict[TopicPartition, tuple[object, set[tuple[int, ...]]]] = {}
+        self._before: dict[TopicPartition, tuple[object, object, set[tuple[int, ...]]]] = {}
 
     def check(self, engine: ProducerEngine, now: float) -> Iterator[str]:
-        """Yield those that get a new batch before they restart: brokers would refuse it."""
+        """Yield those that get a new batch before they restart: brokers would refuse it.
+
+        A batch with another identity was sent after a restart, before the topic or cluster changed
+        again.
+        """
         before, self._before = self._before, {}
         for where, partition in engine.accumulator.sequencer._partitions.items():
             if partition.is_whole:
                 continue
             gap = partition.unwritten_from, partition.unknown_gap
-            in_flight = [each.ordinal for each in partition.in_flight]
-            numbers = {ordinal for ordinal in in_flight if not ordinal[1:]}
-            self._before[where] = gap, numbers
-            same, known = before.get(where, (None, numbers))
-            if same == gap and numbers - known:
-                yield f"{where} gets batches {numbers - known} after a gap {gap}"
+            batches = [each for each in partition.in_flight if not each.ordinal[1:]]
+            known = {each.ordinal for each in batches}
+            same, identity, known_before = before.get(where, (None, None, known))
+            self._before[where] = gap, partition.identity, known
+            new = {
+                each.ordinal
+                for each in batches
+                if each.ordinal not in known_before
+                and (each.producer_id, each.producer_epoch) == identity
+            }
+            if same == gap and new:
+                yield f"{where} gets batches {new} after a gap {gap}"
 
 
 class Failures:

@@ -186,26 +186,29 @@ def test_a_partition_outside_of_the_rack_that_is_chosen_is_found_out(
 
 
 @pytest.mark.parametrize(
-    ("gap", "new_gap", "ordinal", "found"),
+    ("gap", "new_gap", "ordinal", "epoch", "found"),
     [
-        ((1,), (1,), (9,), 1),
-        ((1,), (1,), (1, 0), 0),
-        ((1,), None, (9,), 0),
-        (None, (1,), (9,), 0),
-        (None, None, (9,), 0),
+        ((1,), (1,), (9,), 0, 1),
+        ((1,), (1,), (9,), 1, 0),
+        ((1,), (1,), (1, 0), 0, 0),
+        ((1,), None, (9,), 0, 0),
+        (None, (1,), (9,), 0, 0),
+        (None, None, (9,), 0, 0),
     ],
 )
 def test_a_new_batch_after_a_gap_is_found_out(
     gap: tuple[int, ...] | None,
     new_gap: tuple[int, ...] | None,
     ordinal: tuple[int, ...],
+    epoch: int,
     found: int,
 ) -> None:
     engine, steps = _engine(), Gaps()
     engine.sequences.unknown_gap = gap
     assert not list(steps.check(engine, 1.0))
     engine.sequences.unknown_gap = new_gap
-    engine.sequences.in_flight.append(SimpleNamespace(ordinal=ordinal))
+    batch = SimpleNamespace(ordinal=ordinal, producer_id=7, producer_epoch=epoch)
+    engine.sequences.in_flight.append(batch)
     assert len(list(steps.check(engine, 2.0))) == found
 
 
