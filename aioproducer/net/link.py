@@ -199,6 +199,10 @@ class BrokerLink:
         connection = self._connection
         return self._state is NodeState.READY and connection is not None and connection.is_open
 
+    @property
+    def _state_without_connection(self) -> NodeState:
+        return NodeState.CLOSED if self._retiring else NodeState.DISCONNECTED
+
     def dial_is_promising(self, now: float) -> bool:
         """Return whether a dial is in progress and not slow."""
         # The sum is that of the timer: a difference may be rounded to less than the timeout then.
@@ -311,7 +315,7 @@ class BrokerLink:
         around = self._around
         now = around.loop_time()
         self.versions = None
-        self._state = NodeState.CLOSED if self._retiring else NodeState.DISCONNECTED
+        self._state = self._state_without_connection
         lasted = now - self.ready_since >= around.settings.reconnect_backoff_max_s
         if self._proved_useful or lasted:
             self._failures = 0
@@ -564,7 +568,7 @@ class BrokerLink:
             self._setup_failures += 1
         self._end_dial()
         self.versions = None
-        self._state = NodeState.DISCONNECTED
+        self._state = self._state_without_connection
         # The steps that detect a broker without ApiVersions are not worth a warning.
         learning = self._age.generation is not BrokerGeneration.UNKNOWN
         self._failed(

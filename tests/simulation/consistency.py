@@ -51,18 +51,20 @@ def _of_link(link: BrokerLink) -> Iterator[str]:
     """Yield what does not fit the state of a link."""
     connection, session = link._connection, link._session
     is_open = connection is not None and connection.is_open
+    in_flight = connection.in_flight if connection is not None else 0
     if link.is_dialing != (link._state in _DIALING) or link.is_dialing != bool(link._tasks):
         yield f"is {link._state.value}, with {len(link._tasks)} dials"
     if link.is_dialing != (link._dial_timer is not None):
         yield f"is {link._state.value}, with the timer {link._dial_timer}"
+    # One that has left may still renew its session, for requests whose responses are to come.
+    if link._retiring and link._state is not NodeState.CLOSED and not (link.versions and in_flight):
+        yield f"has left, and is {link._state.value}, with {in_flight} requests in flight"
     if link._state is NodeState.READY:
         agreed = None if session is None else session.versions
         if not is_open or link.versions is None or link.versions is not agreed:
             yield f"is ready, with {link.versions} of a connection with {agreed}"
         if link.last_error is not None:
             yield f"is ready, with {link.last_error}"
-    elif link._retiring and link._state is not NodeState.CLOSED:
-        yield f"has left, and is {link._state.value}"
     elif link._state not in _DIALING:
         writers = [writer for _, writer in link._opened]
         is_described = link._state is NodeState.DISCONNECTED and link.versions is not None

@@ -154,6 +154,27 @@ def test_routes_of_earlier_metadata_are_not_used() -> None:
     assert list(inconsistent(engine, 2.0)) == []
 
 
+@pytest.mark.parametrize(("in_flight", "found"), [(1, 0), (0, 1)])
+def test_a_link_that_has_left_has_a_request_in_flight(in_flight: int, found: int) -> None:
+    engine = _engine(_retiring=True)
+    _set(engine, "client.link._connection.in_flight", in_flight)
+    assert len(list(inconsistent(engine, 2.0))) == found
+
+
+@pytest.mark.parametrize(("versions", "found"), [(_VERSIONS, 0), (None, 1)])
+def test_a_link_that_has_left_dials_only_to_renew_its_session(versions: object, found: int) -> None:
+    engine = _engine(
+        _state=NodeState.HANDSHAKING,
+        is_dialing=True,
+        versions=versions,
+        _tasks={1},
+        _dial_timer=_timer(3.0),
+        _retiring=True,
+    )
+    _set(engine, "client.link._connection.in_handshake", True)
+    assert len(list(inconsistent(engine, 2.0))) == found
+
+
 @pytest.mark.parametrize(("state", "found"), [(NodeState.CLOSED, 0), (NodeState.DISCONNECTED, 1)])
 def test_a_link_that_has_left_is_closed(state: NodeState, found: int) -> None:
     engine = _engine(_state=state, versions=None, _connection=None, _retiring=True)

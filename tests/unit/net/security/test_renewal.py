@@ -314,3 +314,21 @@ async def test_a_broker_that_leaves_the_cluster_during_a_renewal_is_closed_after
         await asyncio.sleep(1)
         it.client.set_nodes({})
         await earlier
+
+
+@virtual_time
+async def test_a_broker_that_left_the_cluster_is_removed_after_a_renewal_that_failed() -> None:
+    async with connected() as (broker, it):
+        await asyncio.sleep(0.84 * LIFETIME_S)
+        broker.pause_s = 20.0
+        earlier = it.send()
+        await asyncio.sleep(0.12 * LIFETIME_S)
+        it.client.maybe_connect(1, it.now)
+        it.client.set_nodes({})
+        assert broker.peer is not None
+        broker.peer.writer.close()
+        await asyncio.wait([earlier])
+        assert isinstance(earlier.exception(), NodeDisconnectedError)
+        await asyncio.sleep(1)
+        it.client.set_nodes({})
+        assert it.client._retired == {}
