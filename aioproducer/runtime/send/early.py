@@ -118,7 +118,10 @@ class EarlyRecords:
         batch.add_observer(early, self._discard)
         # No queue has the batch: nothing else wakes the sender when it expires.
         self._sender_task.turn_at(now + self._accumulator.settings.delivery_timeout, now)
-        return self._batch_appender.plain_delivery(record, batch)
+        delivery = self._batch_appender.plain_delivery(record, batch)
+        if self._metadata.fatal_error is not None:  # since `record`: the call waited for memory
+            self._fail(topic, self._metadata.fatal_error)
+        return delivery
 
     def on_metadata(self) -> None:
         """Queue the records of topics that have metadata now; fail those of refused topics."""

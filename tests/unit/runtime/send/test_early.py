@@ -17,10 +17,12 @@ from aioproducer.errors import (
     MetadataTimeoutError,
     ProducerClosedError,
     ProducerFailedError,
+    SaslAuthenticationFailedError,
 )
 from aioproducer.records import record_size_bound
 from aioproducer.records.batch import HEADER_SIZE
 from aioproducer.runtime.delivery import Delivery
+from aioproducer.testing.security import ListenerSecurity
 from aioproducer.testing.world.producer import SimProducer
 
 
@@ -121,6 +123,29 @@ def test_records_that_waited_for_memory_share_a_batch() -> None:
         assert stage.values("t") == [b"w", b"w"]
 
     play(act, buffer_memory=400, delivery_timeout_ms=5_000, request_timeout_ms=1_000)
+
+
+def test_a_record_that_waits_for_memory_fails_with_those_before_if_the_login_is_refused() -> None:
+    async def act(stage: Stage) -> None:
+        await connecting(stage)
+        stage.broker.security = ListenerSecurity(mechanisms=("PLAIN",))
+        first = [await stage.producer.send("t", b"v" * 100) for _ in range(2)]
+        waiting = asyncio.create_task(stage.producer.send("u", b"w"))
+        await asyncio.sleep(1)
+        assert stage.producer.health().waiting_for_memory == 1
+        stage.revive()
+        for delivery in first:
+            with pytest.raises(SaslAuthenticationFailedError):
+                await delivery
+        failed_at = stage.loop.time()
+        with pytest.raises(SaslAuthenticationFailedError):
+            await (await waiting)
+        assert stage.loop.time() == failed_at
+        await stage.producer.close()
+
+    login = {"sasl_plain_username": "me", "sasl_plain_password": "password"}
+    sasl = {"security_protocol": "SASL_PLAINTEXT", "sasl_mechanism": "PLAIN"}
+    play(act, buffer_memory=400, **sasl, **login)
 
 
 def test_a_loop_of_sends_lets_other_tasks_run_and_takes_no_time() -> None:
