@@ -86,6 +86,7 @@ class Evidence:
         stalls: Pending work that nothing would have ended.
         scripted_codes: Codes that brokers were made to answer.
         leaves_out_offsets: Whether brokers acknowledged batches without their offsets.
+        logins_were_refused: Whether brokers refused logins.
         refusals: When dials to each broker were refused.
         restarts: When a producer started over from its bootstrap servers.
         expirations: What it said of batches that a broker acknowledged and does not have.
@@ -115,6 +116,7 @@ class Evidence:
     stalls: list[str] = field(default_factory=list)
     scripted_codes: frozenset[int] = frozenset()
     leaves_out_offsets: bool = False
+    logins_were_refused: bool = False
     refusals: Mapping[int, Sequence[float]] = field(default_factory=dict)
     restarts: Sequence[float] = ()
     expirations: Sequence[str] = ()

@@ -18,6 +18,7 @@ from math import inf
 from typing import NamedTuple
 
 from aioproducer.errors import (
+    AuthenticationError,
     AuthorizationError,
     BatchRefusedError,
     BufferExhaustedError,
@@ -429,6 +430,8 @@ def early_records_are_refused(e: Evidence) -> Iterator[str]:
         has_come = e.cluster.has_had(entry.topic, until, until, entry.partition)
         is_known = min(appended_at, default=inf) < (settled + until) / 2
         if isinstance(error, DeliveryTimeoutError) and (is_gone or has_come or not is_known):
+            continue
+        if e.logins_were_refused and isinstance(error, AuthenticationError):
             continue
         if not isinstance(
             error, kind | AuthorizationError | ProducerClosedError | RecordsPurgedError

@@ -24,7 +24,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, TypeVar
 
-from aioproducer.errors import BootstrapError, KafkaError
+from aioproducer.errors import BootstrapError, KafkaError, SaslAuthenticationFailedError
 from aioproducer.runtime.engine import ProducerEngine
 from aioproducer.testing.faults import FaultScript
 from aioproducer.testing.world.faults import Fault
@@ -370,7 +370,7 @@ class Simulation:
         self.ledger.unread += count
 
     async def _start_producer(self) -> SimProducer:
-        """A user tries again: with a short `max_block_ms` a slow network can be too slow."""
+        """A user tries again: `max_block_ms` may be too short, or brokers refuse logins."""
         while True:
             producer = self.make_producer()
             if self.scenario.starts_early:
@@ -383,12 +383,17 @@ class Simulation:
                 return producer
             try:
                 await producer.start()
-            except BootstrapError as error:
+            except (BootstrapError, SaslAuthenticationFailedError) as error:
                 self.trace(f"start() raises {error!r}")
-                if self.loop.time() > CHAOS_S:
+                is_true = self._logins_were_refused or isinstance(error, BootstrapError)
+                if not is_true or self.loop.time() > CHAOS_S:
                     raise
             else:
                 return producer
+
+    @property
+    def _logins_were_refused(self) -> bool:
+        return any(broker.security.refusals for broker in self.world.brokers.values())
 
     async def _send_what_is_refused(self, producer: SimProducer) -> None:
         """Records without metadata yet, of a partition that is absent and a forbidden topic."""
@@ -558,6 +563,7 @@ class Simulation:
             failures=[each.failure for each in engines if each.failure is not None],
             scripted_codes=frozenset().union(*(b.scripted_codes for b in world.brokers.values())),
             leaves_out_offsets=world.happened[DuplicateAnswer.kind] > 0,
+            logins_were_refused=self._logins_were_refused,
         )
 
 

@@ -6,22 +6,28 @@ import os
 import random
 import subprocess
 import sys
+from contextlib import closing
 from itertools import takewhile
 from pathlib import Path
 
 import pytest
 
+from aioproducer.errors import SaslAuthenticationFailedError
 from aioproducer.runtime.tasks.sender import _COPIED_BYTES
 from aioproducer.testing.world.faults import Shape
+from aioproducer.testing.world.loop import VirtualLoop
+from aioproducer.testing.world.producer import SimProducer
+from aioproducer.testing.world.spec import Chance
 from aioproducer.wire.api_keys import ApiKey
 from aioproducer.wire.messages.produce import (
     PartitionProduceResponse,
     ProduceResponse,
     TopicProduceResponse,
 )
-from simulation import Setup, run_seed
+from simulation import Setup, Simulation, run_seed
 from simulation.faults import draw_odd_answers
 from simulation.faults.answers import DuplicateAnswer, OddAnswer
+from simulation.faults.brokers import RefusedLogins
 from simulation.scenario import draw_scenario, with_more_options
 from simulation.themes import (
     DEPOSITIONS,
@@ -29,6 +35,7 @@ from simulation.themes import (
     IDLE_DAYS_OLD_KAFKA,
     IDLE_DAYS_REDPANDA,
     MANY_TOPICS,
+    SESSIONS,
     Theme,
     seeds_of,
 )
@@ -175,6 +182,43 @@ def test_idle_days_pass_and_brokers_expire_the_producer(theme: Theme) -> None:
     assert not calm.violations
     # Sequences go on only at brokers that accept producers without state.
     assert (_epochs(calm.trace.lines) == {"0"}) is (theme is IDLE_DAYS)
+
+
+class UnfoundedProducer(SimProducer):
+    """One that calls its login refused although no broker has refused it."""
+
+    async def start(self, *, init_transactions: bool = True, wait: bool = True) -> None:
+        """Raises instead of starting."""
+        raise SaslAuthenticationFailedError("no broker has refused this login")
+
+
+def _refuse_first_logins(simulation: Simulation) -> None:
+    brokers = simulation.world.brokers
+    simulation.schedule[:] = [RefusedLogins(0.0, each, 0.5) for each in brokers]
+
+
+def _seed_with_sessions(*, starts_early: bool) -> int:
+    def has_it(seed: int) -> bool:
+        setup, loop = Setup(theme=SESSIONS), VirtualLoop(random.Random(1))
+        with closing(loop):
+            return Simulation(seed, Chance(seed), loop, setup).scenario.starts_early is starts_early
+
+    return next(filter(has_it, seeds_of(SESSIONS)))
+
+
+def test_only_a_start_whose_login_brokers_refuse_is_tried_again() -> None:
+    seed = _seed_with_sessions(starts_early=False)
+    result = run_seed(seed, Setup(theme=SESSIONS, sabotage=_refuse_first_logins))
+    assert result.violations == []
+    assert any("start() raises SaslAuth" in line for line in result.trace.lines)
+    result = run_seed(seed, Setup(theme=SESSIONS, producer=UnfoundedProducer))
+    assert ["has refused this login" in each.text for each in result.violations] == [True]
+
+
+def test_early_records_of_a_refused_login_fail() -> None:
+    seed = _seed_with_sessions(starts_early=True)
+    result = run_seed(seed, Setup(theme=SESSIONS, sabotage=_refuse_first_logins))
+    assert result.violations == []
 
 
 def test_without_faults_everything_in_time_is_delivered() -> None:
