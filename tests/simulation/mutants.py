@@ -1489,8 +1489,8 @@ MUTANTS += tuple(
             "let records expire late that no queue has yet",
             "runtime/send/early.py",
             "        self._sender_task.turn_at(now "
-            "+ self._accumulator.settings.delivery_timeout, now)\n        return",
-            "        return",
+            "+ self._accumulator.settings.delivery_timeout, now)\n        delivery",
+            "        delivery",
         ),
         (
             "take a response without a producer id for one with an id",

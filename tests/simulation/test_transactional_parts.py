@@ -65,6 +65,10 @@ from aioproducer.wire.messages.transactions import (
     AddPartitionsToTxnTopicResult,
     EndTxnRequest,
     EndTxnResponse,
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitResponse,
+    TxnOffsetCommitResponsePartition,
+    TxnOffsetCommitResponseTopic,
 )
 from aioproducer.wire.schema import Message
 from simulation.evidence import Log
@@ -238,6 +242,12 @@ class _Process:
         )
         self.asks(request, 3, answer)
 
+    def commits(self, group: str, code: int = 0) -> None:
+        request = TxnOffsetCommitRequest(transactional_id="x", group_id=group)
+        result = TxnOffsetCommitResponsePartition(0, code)
+        topic = TxnOffsetCommitResponseTopic("t", partitions=[result])
+        self.asks(request, 4, TxnOffsetCommitResponse(topics=[topic]))
+
     def ends(self, epoch: int, answer: EndTxnResponse | None, version: int = 5) -> None:
         self.asks(EndTxnRequest("x", 1, epoch, committed=True), version, answer)
 
@@ -327,6 +337,16 @@ def test_a_coordinator_that_has_moved_is_looked_up_again() -> None:
     assert process.complaints == []
     process.adds()
     assert process.complaints == ["p sends ADD_PARTITIONS_TO_TXN to a coordinator that has moved"]
+
+
+def test_the_coordinator_of_another_group_than_the_one_that_has_moved_needs_no_lookup() -> None:
+    process = _Process(backoff_s=0.0)
+    process.commits("first", NotCoordinatorError.code)
+    process.commits("second")
+    process.asks(FindCoordinatorRequest(key_type=0, coordinator_keys=["second"]), 4)
+    assert process.complaints == []
+    process.commits("first")
+    assert process.complaints == ["p sends TXN_OFFSET_COMMIT to a coordinator that has moved"]
 
 
 def test_an_outsider_may_end_a_transaction_again_after_it_was_fenced() -> None:

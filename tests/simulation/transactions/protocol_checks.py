@@ -85,6 +85,8 @@ _LAST_OF_V1 = {
 """The last version of each request that a V1 transaction uses and that may be carried out late."""
 _WATCHED = _OF_COORDINATORS | {ApiKey.PRODUCE, ApiKey.FIND_COORDINATOR}
 _COORDINATOR_MOVED = frozenset({CoordinatorNotAvailableError.code, NotCoordinatorError.code})
+_Coordinator = tuple[CoordinatorKind, str]
+"""Of transactions, or of a group with this name."""
 _FENCED = frozenset({InvalidProducerEpochError.code, ProducerFencedError.code})
 
 
@@ -119,7 +121,7 @@ class ClientProtocolChecks:
         self._is_fenced = False
         self._backoff_s = backoff_s
         self._pauses_until = -inf
-        self._moved: set[CoordinatorKind] = set()
+        self._moved: set[_Coordinator] = set()
         self._used_before_v2: set[ProducerIdentity] = set()
         self._refused: int = 0
         """The code that a request for an addition was refused with; 0 for none."""
@@ -152,12 +154,11 @@ class ClientProtocolChecks:
         if header.api_key in _OF_COORDINATORS and early_s > 0:
             api = ApiKey(header.api_key).name
             self._complain(f"{self._name} sends {api} {early_s:.3f} s before its pause ends")
-        if header.api_key in _OF_COORDINATORS and _kind_of(header.api_key) in self._moved:
+        if header.api_key in _OF_COORDINATORS and _coordinator_of(header) in self._moved:
             api = ApiKey(header.api_key).name
             self._complain(f"{self._name} sends {api} to a coordinator that has moved")
         if header.api_key == ApiKey.FIND_COORDINATOR:
-            lookup = FindCoordinatorRequest.decode(header.body, header.api_version)
-            self._moved.discard(CoordinatorKind(lookup.key_type))
+            self._moved.discard(_coordinator_of(header))
         elif header.api_key == ApiKey.ADD_PARTITIONS_TO_TXN and self._identity in self._spent:
             self._complain(f"{self._name} goes on under {self._identity} after a lost response")
         elif header.api_key == ApiKey.PRODUCE:
@@ -175,16 +176,9 @@ class ClientProtocolChecks:
             self._ending = True
             self._aborting = not request.committed
 
-    def on_answer(self, answer: Message, partitions: int) -> None:
-        """Handle a response that the process has received completely.
-
-        Args:
-            answer: The response.
-            partitions: Of how many partitions it should be.
-        """
-        of_group = isinstance(answer, TxnOffsetCommitResponse)
-        kind = CoordinatorKind.GROUP if of_group else CoordinatorKind.TRANSACTION
-        self._note_pause(list(_codes(answer)), partitions, kind)
+    def on_answer(self, answer: Message, asked: _Asked) -> None:
+        """Handle a response that the process has received completely."""
+        self._note_pause(list(_codes(answer)), asked)
         self._is_fenced |= self._has_producer and not _FENCED.isdisjoint(_codes(answer))
         if isinstance(answer, _ADDITIONS):
             codes = {*_codes(answer)} - {0, OPERATION_NOT_ATTEMPTED}
@@ -208,13 +202,13 @@ class ClientProtocolChecks:
                 if not each.partition_error_code
             )
 
-    def _note_pause(self, codes: Sequence[int], partitions: int, kind: CoordinatorKind) -> None:
+    def _note_pause(self, codes: Sequence[int], asked: _Asked) -> None:
         refused = {*codes} - {0, OPERATION_NOT_ATTEMPTED}
         if not all(error_for_code(code).retriable for code in refused):
             return
         if refused and refused <= _COORDINATOR_MOVED:
-            self._moved.add(kind)
-        if refused or len(codes) < partitions:
+            self._moved.add(asked.coordinator)
+        if refused or len(codes) < asked.partitions:
             is_concurrent = ConcurrentTransactionsError.code in refused
             pause_s = min(_CONCURRENT_S, self._backoff_s) if is_concurrent else self._backoff_s
             self._pauses_until = self._cluster.loop.time() + _SHORTEST * pause_s
@@ -260,6 +254,7 @@ class _Asked(NamedTuple):
     api: ApiKey
     version: int
     partitions: int
+    coordinator: _Coordinator
 
 
 class ConnectionWatch:
@@ -278,8 +273,9 @@ class ConnectionWatch:
             header = decode_request_header(frame)
             api = ApiKey(header.api_key)
             if api in _WATCHED:
-                asked = _Asked(api, header.api_version, _partitions(header))
-                self._asked[header.correlation_id] = asked
+                self._asked[header.correlation_id] = _Asked(
+                    api, header.api_version, _partitions(header), _coordinator_of(header)
+                )
                 self._checks.on_request(header)
                 self._checks.producing += api is ApiKey.PRODUCE
 
@@ -297,7 +293,7 @@ class ConnectionWatch:
                 _, answer = decode_response(REQUEST_TYPES[asked.api], asked.version, frame)
             except ProtocolError:  # corrupted by a fault; the process discards it too
                 continue
-            self._checks.on_answer(answer, asked.partitions)
+            self._checks.on_answer(answer, asked)
 
     def ended(self) -> None:
         """Handle the end of the connection."""
@@ -307,10 +303,16 @@ class ConnectionWatch:
         self._asked.clear()
 
 
-def _kind_of(api_key: int) -> CoordinatorKind:
-    """Return the kind of coordinator that a request goes to."""
-    of_group = api_key == ApiKey.TXN_OFFSET_COMMIT
-    return CoordinatorKind.GROUP if of_group else CoordinatorKind.TRANSACTION
+def _coordinator_of(header: RequestHeader) -> _Coordinator:
+    """Return the coordinator that a request goes to or looks up."""
+    if header.api_key == ApiKey.TXN_OFFSET_COMMIT:
+        committing = TxnOffsetCommitRequest.decode(header.body, header.api_version)
+        return CoordinatorKind.GROUP, committing.group_id
+    if header.api_key == ApiKey.FIND_COORDINATOR:
+        lookup = FindCoordinatorRequest.decode(header.body, header.api_version)
+        if lookup.key_type == CoordinatorKind.GROUP:
+            return CoordinatorKind.GROUP, lookup.key or lookup.coordinator_keys[0]
+    return CoordinatorKind.TRANSACTION, ""  # a process has one transactional id
 
 
 def _partitions(header: RequestHeader) -> int:
