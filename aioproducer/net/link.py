@@ -351,9 +351,8 @@ class BrokerLink:
         try:
             await work()
         except asyncio.CancelledError:
-            # After `close` it is no longer the current dial; otherwise the loop is shutting down.
-            if asyncio.current_task() is self._dial_task:
-                self._setup_failed(self._disconnect_error("the dial was cancelled"), is_news=False)
+            # By `close`, or the loop is shutting down.
+            self._setup_failed(self._disconnect_error("the dial was cancelled"), is_news=False)
             raise
         except KafkaError as error:
             if isinstance(error, AuthenticationError):
@@ -398,6 +397,8 @@ class BrokerLink:
         self._opened.clear()
         try:
             await self._open_stream()
+            if self._state is NodeState.CLOSED:  # the user's dialer has suppressed the cancellation
+                raise asyncio.CancelledError
             await self._establish_on(*self._opened[-1])
         except BaseException:
             # The exception may come before the `Connection` exists, or after all steps.
@@ -564,6 +565,8 @@ class BrokerLink:
         self._around.on_event()
 
     def _setup_failed(self, error: KafkaError, *, is_news: bool = True) -> None:
+        if self._state is NodeState.CLOSED:
+            return
         if self._state is NodeState.CONNECTING:
             self._setup_failures += 1
         self._end_dial()

@@ -2167,10 +2167,10 @@ MUTANTS += tuple(
             "        self._around.warnings.recovered(",
         ),
         (
-            "set a broker that has left to disconnected when its dial is cancelled",
+            "set a broker that has left to disconnected when its connection is lost",
             "net/link.py",
-            "            if asyncio.current_task() is self._dial_task:\n",
-            "            if asyncio.current_task() is not self._dial_task:\n",
+            "        return NodeState.CLOSED if self._retiring else NodeState.DISCONNECTED\n",
+            "        return NodeState.DISCONNECTED\n",
         ),
         (
             "keep the timer of a refresh",

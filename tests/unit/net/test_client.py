@@ -6,6 +6,7 @@ import asyncio
 import gc
 import logging
 import math
+from contextlib import suppress
 from contextvars import ContextVar
 from typing import Any
 
@@ -1090,6 +1091,36 @@ async def test_a_dial_to_a_node_that_left_is_given_up() -> None:
         assert not link.is_dialing
         await asyncio.sleep(0)
         assert not [t for t in asyncio.all_tasks() if "dial" in t.get_name()]
+
+
+class _UncancelledDialer(MemoryDialer):
+    """One that suppresses cancellation, as `asyncio.wait_for` of Python 3.11 may."""
+
+    async def connect(
+        self, address: Address, *, server_hostname: str, limit: int
+    ) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        with suppress(asyncio.CancelledError):
+            await asyncio.sleep(5)
+        return await super().connect(address, server_hostname=server_hostname, limit=limit)
+
+
+@pytest.mark.parametrize("servers", [{"broker": obedient}, {}])
+def test_a_dial_that_goes_on_after_close_opens_nothing(
+    servers: dict[str, hostile.Behaviour],
+) -> None:
+    @virtual_time
+    async def run() -> None:
+        dialer = _UncancelledDialer(servers)
+        async with harness(dialer) as it:
+            it.client.maybe_connect(1, it.now)
+            link = it.client.link(1)
+            await asyncio.sleep(1)
+            await it.client.close(1)
+            assert link is not None
+            assert link.is_over
+            assert all(connection.is_lost for connection in dialer.connections)
+
+    run()
 
 
 @virtual_time
