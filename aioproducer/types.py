@@ -209,7 +209,8 @@ class ConsumerGroupMetadata:
             raise ValueError("group_id must not be empty: brokers refuse such a group")
         arguments.check_integer("generation_id", self.generation_id, 32)
         arguments.check_text("member_id", self.member_id)
-        arguments.check_text("group_instance_id", self.group_instance_id or "")
+        if self.group_instance_id is not None:
+            arguments.check_text("group_instance_id", self.group_instance_id)
         if self.generation_id > 0 and not self.member_id:
             raise ValueError(f"generation {self.generation_id} of a group needs a member_id")
 

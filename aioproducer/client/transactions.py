@@ -327,11 +327,13 @@ def _position_of(position: Any) -> OffsetAndMetadata:
         )
     else:
         known = OffsetAndMetadata(index_of(position))
-    if not 0 <= known.offset <= _MAX_OFFSET:
+    if not 0 <= index_of(known.offset) <= _MAX_OFFSET:
         # Other clients use negative ones for "none" and "the end".
         raise ValueError(f"{known.offset} is no offset to commit")
-    check_text("the metadata of an offset", known.metadata or "")
-    check_integer("the leader epoch of an offset", known.leader_epoch or 0, 32)
+    if known.metadata is not None:
+        check_text("the metadata of an offset", known.metadata)
+    if known.leader_epoch is not None:
+        check_integer("the leader epoch of an offset", known.leader_epoch, 32)
     return known
 
 

@@ -55,6 +55,9 @@ def test_offsets_are_taken_in_everybodys_types(given: Any, known: OffsetAndMetad
         ({"t": 5}, TypeError),
         ({HERE: "5"}, TypeError),
         ({HERE: None}, TypeError),
+        ({HERE: OffsetAndMetadata(1.5)}, TypeError),  # type: ignore[arg-type]
+        ({HERE: OffsetAndMetadata(5, 0)}, TypeError),  # type: ignore[arg-type]
+        ({HERE: OffsetAndMetadata(5, None, 0.0)}, TypeError),  # type: ignore[arg-type]
         ({("t", "1"): 5}, TypeError),
         ({HERE: -1}, ValueError),
         ({HERE: 2**63}, ValueError),
@@ -110,6 +113,11 @@ def test_a_group_id_is_enough() -> None:
     assert group_metadata_of("g") == ConsumerGroupMetadata("g")
     assert not ConsumerGroupMetadata("g").names_member
     assert ConsumerGroupMetadata("g", group_instance_id="i").names_member
+
+
+def test_an_instance_id_is_a_text_even_if_it_is_zero() -> None:
+    with pytest.raises(TypeError, match="group_instance_id must be a str, not int"):
+        ConsumerGroupMetadata("g", group_instance_id=0)  # type: ignore[arg-type]
 
 
 def test_a_generation_needs_a_member() -> None:
