@@ -124,16 +124,19 @@ class DeliveryHandle:
         # `hand_over` sets one and then reads the other, here it is the other way round: one of
         # the two sees both.
         if self._delivery is not None and not self._thread.post(self._attach):
-            self._attach()
+            self._attach(has_loop=False)
 
-    def _attach(self) -> None:
+    def _attach(self, *, has_loop: bool = True) -> None:
         with self._thread.lock:
             watchers, self._watchers = self._watchers or (), None
         delivery = self._delivery
         if delivery is None:
             return
         for watcher in watchers:
-            delivery.add_done_callback(watcher)
+            if has_loop:
+                delivery.add_done_callback(watcher)
+            else:
+                watcher(delivery)  # it is done; the loop that has ended would call nothing
 
 
 Post = Callable[[Callable[[], object]], bool]
