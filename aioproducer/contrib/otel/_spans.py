@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterable, AsyncIterator, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 from aioproducer._checks.extras import required
@@ -18,6 +17,7 @@ from aioproducer._util.arguments import is_asynchronous
 from aioproducer._version import __version__
 from aioproducer.errors import SerializationError
 from aioproducer.metrics.opentelemetry import NAME, SENDING, TracingInterceptor
+from aioproducer.types import Record
 
 with required("aioproducer.contrib.otel", "otel"):
     from opentelemetry import context as contexts
@@ -100,7 +100,9 @@ class SendSpan:
             return item
         if record.topic is None:
             return record.key, record.value, headers, record.timestamp_ms, record.partition
-        return replace(record, headers=headers)
+        # Not by `replace()`: the constructor of a subclass may have other arguments.
+        key, value, at = record.key, record.value, record.timestamp_ms
+        return Record(value, key, headers, at, record.partition, record.topic)
 
     def carried_by(self, items: Any) -> Any:
         """Return the items of `send_many` with the context, read as lazily as before."""

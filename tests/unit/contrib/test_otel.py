@@ -425,6 +425,21 @@ async def test_headers_without_a_truth_value_are_refused_as_without_spans(
     assert (result.delivered, len(result.failed)) == (1, 1)
 
 
+async def test_an_item_of_a_class_with_another_constructor_is_traced(
+    traces: Traces, cluster: EmbeddedCluster
+) -> None:
+    class Order(Record):
+        def __init__(self, number: int) -> None:
+            super().__init__(b"%d" % number, topic="t")
+
+    async with Producer(bootstrap_servers=cluster.bootstrap_servers) as producer:
+        assert (await producer.send_many("t", [Order(1), Order(2)])).delivered == 2
+    (span,) = await traces.wait_for(1)
+    records = await records_of(cluster)
+    assert [record.value for record in records] == [b"1", b"2"]
+    assert marks(records) == [[mark(span)]] * 2
+
+
 async def test_a_record_whose_await_is_cancelled_ends_its_span_with_its_outcome(
     traces: Traces, cluster: EmbeddedCluster
 ) -> None:
