@@ -23,7 +23,7 @@ import zipfile
 from codecs import BOM_UTF16_BE, BOM_UTF16_LE
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast
@@ -108,9 +108,12 @@ class InputFile(io.RawIOBase):
 
     def readinto(self, buffer: WriteableBuffer, /) -> int:
         """Read what is there, waiting only while there is nothing."""
-        self._wait_for_input()
         view = memoryview(buffer).cast("B")
-        data = os.read(self._descriptor, len(view))
+        data: bytes | None = None
+        while data is None:
+            self._wait_for_input()
+            with suppress(BlockingIOError):  # another process has read it from the pipe
+                data = os.read(self._descriptor, len(view))
         if not data and self.size is not None and len(view) and self.tell() < self.size:
             raise SourceError("it became shorter while it was read")  # as by `copytruncate`
         view[: len(data)] = data

@@ -26,6 +26,7 @@ from aioproducer.loader import (
     SourceError,
 )
 from aioproducer.loader.sources import FORMATS
+from aioproducer.loader.streams import open_input
 from loader.fakes import rows_of
 
 CSV = b"a,b\n1,one\n2,two\n3,three\n"
@@ -325,6 +326,30 @@ def test_a_name_that_is_too_long_is_not_there() -> None:
     assert source.total_bytes is None
     with pytest.raises(SourceError, match="no such file"):
         source.check()
+
+
+def test_a_pipe_that_another_process_reads_too_is_waited_for(tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    writer = os.open(pipe, os.O_RDWR)
+
+    class OtherReader(threading.Event):
+        """Reads what is there after the poll and before the read, once."""
+
+        reads = 0
+
+        def is_set(self) -> bool:
+            self.reads += 1
+            if self.reads == 1:
+                assert os.read(writer, 100) == b"for another"
+            elif self.reads == 2:
+                os.write(writer, b"for this one")
+            return False
+
+    with open_input(str(pipe), OtherReader()) as file:
+        os.write(writer, b"for another")
+        assert file.read(100) == b"for this one"
+    os.close(writer)
 
 
 def test_interrupt_ends_a_waiting_read_and_takes_no_half_line(tmp_path: Path) -> None:
