@@ -48,4 +48,4 @@ def main(bootstrap_servers: str) -> int:
 
 
 if __name__ == "__main__":
-    raise SystemExit(main(os.environ.get("BOOTSTRAP_SERVERS", "localhost:9092")))
+    raise SystemExit(main(os.environ.get("AIOPRODUCER_BOOTSTRAP_SERVERS", "localhost:9092")))

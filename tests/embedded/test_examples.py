@@ -11,6 +11,7 @@ import subprocess
 import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
+from runpy import run_path
 from typing import Any
 
 import httpx
@@ -39,6 +40,16 @@ async def test_service_places_every_order_in_its_customers_partition(
     assert {json.loads(record.value or b"")["id"] for record in records} == set(range(1, 1001))
     customers = [{record.key for record in partition} for partition in found.values()]
     assert sum(map(len, customers)) == 7
+
+
+async def test_threads_finds_the_cluster_by_the_environment(
+    brokers: EmbeddedCluster, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    brokers.create_topic("readings", 3)
+    monkeypatch.setenv("AIOPRODUCER_BOOTSTRAP_SERVERS", brokers.bootstrap_servers)
+    with pytest.raises(SystemExit, match="0"):
+        await asyncio.to_thread(run_path, str(EXAMPLES / "threads.py"), run_name="__main__")
+    assert "4000 of 4000 readings stored" in capsys.readouterr().out
 
 
 async def test_loader_loads_and_goes_on_where_it_ended(
