@@ -7,6 +7,7 @@ Reporters such as Sentry or rich show the locals of every frame of a traceback. 
 from __future__ import annotations
 
 import base64
+import inspect
 import json
 import re
 import sys
@@ -56,6 +57,9 @@ def hides_arguments(function: F) -> F:
             cleared(error, outer)
             raise
 
+    if function.__name__ == "__init__":
+        # `inspect.getfullargspec` ignores `__wrapped__`; programs find a client's options with it.
+        called.__dict__["__signature__"] = inspect.signature(function)
     return called  # type: ignore[return-value]
 
 

@@ -203,6 +203,22 @@ class ClientView:
                 f"no broker has answered within {self._request_timeout_ms} ms"
             )
 
+    async def ready(self, node_id: int, *, group: object = None) -> bool:
+        """Return whether a broker of the cluster answers within `request_timeout_ms`.
+
+        Args:
+            node_id: The broker; one of `cluster.brokers()`.
+            group: Has no effect.
+        """
+        del group
+        self._running()
+        try:
+            async with asyncio.timeout(self._request_timeout_ms / 1000):
+                await self._requester().ask_broker(node_id, coordinator_queries.brokers())
+        except (KafkaError, TimeoutError):
+            return False
+        return True
+
     async def fetch_all_metadata(self) -> ClusterView:
         """Fetch the metadata of all topics of the cluster.
 

@@ -169,6 +169,7 @@ class AIOKafkaProducer(TransactionsMixin):
         self._value_serializer = value_serializer
         self._partitioner = partitioner
         self._request_timeout_ms = request_timeout_ms
+        self._max_request_size = max_request_size
         self._own_make_views(given, ssl_context)
         self._own_connection: Connection | None = None
         self._own_starting = asyncio.Lock()

@@ -140,6 +140,9 @@ class View:
         """Have newer metadata fetched soon."""
         self._refresh()
 
+    def update_metadata(self, metadata: object) -> None:
+        """Do nothing; OpenTelemetry's instrumentation replaces this method."""
+
     def topics(self) -> set[str]:
         """Return the names of the topics in use."""
         return set(self._topics)

@@ -66,6 +66,7 @@ async def test_the_options_are_as_they_were_given(servers: Any) -> None:
         "bootstrap_servers": servers,
         "client_id": "me",
         "request_timeout_ms": 1234,
+        "max_request_size": 50_000,
         "key_serializer": str.encode,
         "value_serializer": repr,
         "partitioner": min,
@@ -73,7 +74,8 @@ async def test_the_options_are_as_they_were_given(servers: Any) -> None:
     }
     producer, theirs = AIOKafkaProducer(**options), aiokafka.AIOKafkaProducer(**options)
     theirs._closed = producer._closed = True
-    for name in ("_key_serializer", "_value_serializer", "_partitioner", "_request_timeout_ms"):
+    private = ("_partitioner", "_request_timeout_ms", "_max_request_size")
+    for name in ("_key_serializer", "_value_serializer", *private):
         assert getattr(producer, name) == getattr(theirs, name)
     private = ("_bootstrap_servers", "_client_id", "_request_timeout_ms")
     for name in (*private, "_security_protocol", "_ssl_context"):
@@ -460,6 +462,26 @@ async def test_health_checks_of_programs_find_the_sender_and_the_brokers(
     assert len(found.brokers()) == 2
     await producer.stop()
     assert task.done()
+
+
+async def test_a_broker_is_ready_while_it_answers(cluster: EmbeddedCluster) -> None:
+    async with AIOKafkaProducer(
+        bootstrap_servers=cluster.bootstrap_servers, request_timeout_ms=300
+    ) as producer:
+        node_id = producer.client.get_random_node()
+        assert node_id is not None
+        assert await producer.client.ready(node_id, group=1)
+        assert not await producer.client.ready(99)
+        cluster.freeze_broker(node_id)
+        assert not await producer.client.ready(node_id)
+
+
+async def test_a_broker_that_has_stopped_is_not_ready(
+    cluster: EmbeddedCluster, producer: AIOKafkaProducer
+) -> None:
+    assert await producer.client.ready(2)
+    await cluster.stop_broker(2)
+    assert not await producer.client.ready(2)
 
 
 async def test_bootstrap_of_a_cluster_that_is_gone_raises(cluster: EmbeddedCluster) -> None:

@@ -55,6 +55,14 @@ def test_what_is_not_here_is_aiokafkas_own(name: str) -> None:
     assert getattr(compat, name) is theirs
 
 
+def test_programs_that_pick_options_by_the_constructors_arguments_find_them() -> None:
+    theirs = inspect.getfullargspec(aiokafka.AIOKafkaProducer.__init__)
+    here = inspect.getfullargspec(compat.AIOKafkaProducer.__init__)
+    assert here.args == theirs.args
+    assert here.varkw is here.varargs is None
+    assert set(here.kwonlyargs) == set(theirs.kwonlyargs)
+
+
 def test_the_version_is_that_of_the_installed_aiokafka() -> None:
     assert compat.__version__ == aiokafka.__version__
 

@@ -414,6 +414,16 @@ def test_programs_read_the_brokers_and_have_the_metadata_updated(cluster: Thread
         asyncio.run(until(lambda: asked.struck == 1))
 
 
+def test_opentelemetry_can_replace_the_method_that_takes_new_metadata(
+    producer: KafkaProducer,
+) -> None:
+    cluster: Any = producer._metadata
+    cluster.update_metadata = [cluster.update_metadata].append
+    cluster._otel_cluster_id_patched = True
+    producer.send("t", b"v").get(timeout=10)
+    assert cluster.cluster_id
+
+
 @pytest.mark.parametrize(
     "partitioner", [ByValue(), OlderPartitioner(), lambda key, every, available: every[-1]]
 )
