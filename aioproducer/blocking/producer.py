@@ -18,6 +18,7 @@ from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from concurrent.futures import CancelledError, Future
 from typing import TYPE_CHECKING, Any, NoReturn, Self, TypeVar, Unpack
 
+import aioproducer.runtime.engine  # noqa: F401 - a child forked in a start has half a module, else
 from aioproducer import errors
 from aioproducer._util.arguments import seconds_of, timeout_of
 from aioproducer._util.secrets import hides_arguments

@@ -220,8 +220,11 @@ def test_child_forked_while_a_thread_starts_the_producer_starts_its_own() -> Non
             time.sleep(0.001)
         child = os.fork()
         if child == 0:
-            signal.setitimer(signal.ITIMER_REAL, WAIT_S)
-            os._exit(producer.send("t", b"child").get(WAIT_S).offset)
+            try:
+                signal.setitimer(signal.ITIMER_REAL, WAIT_S)
+                os._exit(producer.send("t", b"child").get(WAIT_S).offset)
+            finally:
+                os._exit(255)  # after an exception, too: the other tests are the parent's
         cluster.thaw_broker(1)
         thread.join(WAIT_S)
         offsets = {sent[0].get(WAIT_S).offset, os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])}
