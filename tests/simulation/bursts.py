@@ -92,12 +92,12 @@ class Bursts(ResultChecks):
         block_s = self._config.max_block_ms / 1000
         if self._config.value_serializer is None or block_s > _LONGEST_BLOCK_S:
             return
-        name, began = min(self._world.cluster.topics), self._world.now()
+        name, ends_at = min(self._world.cluster.topics), self._world.now() + block_s
         call = asyncio.ensure_future(self._producer.send(name, ENDLESS))
         await asyncio.sleep(block_s / 2)
         entry = await self._sent(name, None, 0)
-        took = self._world.now() - began
-        if entry.error is not None or not block_s <= took <= block_s + _SLACK_S or not call.done():
+        is_in_time = ends_at <= self._world.now() <= ends_at + _SLACK_S
+        if entry.error is not None or not is_in_time or not call.done():
             self._ledger.unrecovered.append(f"{entry.label} beside {call}: {entry.error}")
         await asyncio.wait([call])
         if not isinstance(call.exception(), KafkaTimeoutError):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+from random import Random
 from types import SimpleNamespace
 from typing import Any
 from unittest.mock import AsyncMock, Mock
@@ -9,6 +11,7 @@ from unittest.mock import AsyncMock, Mock
 import pytest
 
 from aioproducer.errors import KafkaError, KafkaTimeoutError, ProducerClosedError
+from aioproducer.testing.world.loop import VirtualLoop
 from simulation.bursts import Bursts
 from simulation.ledger import Entry, Ledger
 
@@ -51,6 +54,30 @@ async def test_a_slow_serializer_that_is_not_refused_or_refuses_others_is_found_
     bursts._sent = AsyncMock(return_value=entry)
     await bursts._check_endless_serializer()
     assert (len(ledger.false_reports), len(ledger.unrecovered)) == (false, late)
+
+
+@pytest.mark.parametrize(("after_s", "found"), [(0.0, 0), (1.1, 1)])
+def test_a_record_that_waits_for_too_long_after_a_slow_serializer_is_found_out(
+    after_s: float, found: int
+) -> None:
+    loop, ledger, is_refused = VirtualLoop(Random(1)), Ledger(), asyncio.Event()
+
+    async def send(*_: object) -> None:
+        await asyncio.sleep(1.5)
+        is_refused.set()
+        raise KafkaTimeoutError
+
+    async def sent(*_: object) -> Entry:
+        await is_refused.wait()
+        await asyncio.sleep(after_s)
+        return Entry(b"<1>", -2, "t", None, None, b"<1>", (), None, 0.0)
+
+    bursts = _bursts(ledger, send=send)
+    bursts._config.max_block_ms, bursts._world.now, bursts._sent = 1500, loop.time, sent
+    loop.run_until_complete(asyncio.sleep(126.7))  # what comes 1.5 s after this is rounded down
+    loop.run_until_complete(bursts._check_endless_serializer())
+    loop.close()
+    assert len(ledger.unrecovered) == found
 
 
 @pytest.mark.parametrize(("count", "found"), [(60, 0), (59, 1)])
