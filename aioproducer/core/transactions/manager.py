@@ -206,10 +206,10 @@ class TransactionManager:
         """Abort; unsent records fail with `TransactionAbortedError`."""
         return self._abort(TransactionAbortedError("the transaction was aborted meanwhile"))
 
-    def _abort(self, reason: KafkaError) -> Operation:
+    def _abort(self, reason: KafkaError, *, closing: bool = False) -> Operation:
         """Abort; other pending calls fail with the reason."""
         unreceived, handed_out = self._operations.unreceived, self.is_prepared
-        if unreceived is not None and unreceived.kind is OperationKind.PREPARE:
+        if unreceived is not None and (closing or unreceived.kind is OperationKind.PREPARE):
             # The caller has not seen the outcome, so no other process can have the handle.
             self.on_seen(unreceived)
         operation = self._repeated(OperationKind.ABORT)
@@ -244,9 +244,9 @@ class TransactionManager:
         if self.is_prepared:
             return None
         if self.state in CALLABLE_IN[OperationKind.ABORT]:
-            self._operations.unreceived = None
             self.aborted_by_close = self.number
-            return self._abort(ProducerClosedError("the producer was closed meanwhile"))
+            error = ProducerClosedError("the producer was closed meanwhile")
+            return self._abort(error, closing=True)
         return self._operations.end_of_transaction()
 
     def check_send(self) -> int:

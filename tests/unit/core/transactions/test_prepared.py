@@ -25,6 +25,7 @@ from aioproducer.errors import (
 from aioproducer.types import (
     ConsumerGroupMetadata,
     OffsetAndMetadata,
+    Persistence,
     PreparedTransaction,
     TransactionDescription,
 )
@@ -234,6 +235,17 @@ def test_closing_aborts_what_is_being_prepared_and_leaves_what_is() -> None:
     assert ending is not None
     assert isinstance(preparing.error, ProducerClosedError)
     stage.done(ending)
+
+
+def test_what_was_being_prepared_is_not_committed_by_a_close() -> None:
+    stage = Stage().begun()
+    stage.core.append(0)
+    stage.manager.prepare()
+    stage.manager.end_for_close()
+    stage.manager.fail(ProducerClosedError())  # the abort has no outcome in time
+    with pytest.raises(ProducerClosedError) as caught:
+        stage.manager.commit()
+    assert caught.value.persistence is Persistence.NOT_PERSISTED
 
 
 def test_two_phases_are_asked_for_and_a_refusal_says_what_to_do() -> None:
