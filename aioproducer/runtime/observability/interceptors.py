@@ -16,8 +16,10 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from aioproducer._util import log
+from aioproducer._util.arguments import is_of_type
 from aioproducer._util.printable import exception_without_data
 from aioproducer._util.tasks import HOOK_ERRORS
+from aioproducer.core.metadata.cluster import check_topic_name
 from aioproducer.errors import KafkaError
 from aioproducer.interceptors import ClusterInfo
 from aioproducer.records.bulk import UnfilledRows
@@ -200,9 +202,11 @@ class InterceptedRows(UnfilledRows):
 
 
 def _as_it_is(
-    topic: str, key: Any, value: Any, headers: HeadersInput
+    topic: Any, key: Any, value: Any, headers: HeadersInput
 ) -> tuple[bytes | None, bytes | None, HeaderPairs]:
     """Return the parts unchanged: rows of a table are bytes; changes are checked later."""
+    if topic is not None and not is_of_type(topic, str):
+        check_topic_name(topic)
     return key, value, header_pairs(topic, headers)
 
 

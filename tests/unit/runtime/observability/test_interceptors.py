@@ -15,6 +15,7 @@ from aioproducer import Record, RecordMetadata, blocking
 from aioproducer.config import ProducerConfig
 from aioproducer.errors import (
     ConfigError,
+    InvalidTopicError,
     KafkaError,
     MetadataTimeoutError,
     RecordTooLargeError,
@@ -395,6 +396,22 @@ def test_every_row_of_a_bulk_call_is_seen_and_reported():
             return replace(record, value=(record.value or b"") + b"!")
 
     play(act, **intercepted(Exclaim(), witness))
+
+
+@pytest.mark.parametrize("call", ["send_many", "send_arrow"])
+def test_a_row_whose_topic_an_interceptor_makes_a_list_fails_alone(call: str) -> None:
+    class Listed:
+        def on_send(self, record: Record) -> Record | None:
+            return replace(record, topic=["t"]) if record.value == b"0" else None  # type: ignore[arg-type]
+
+    async def act(stage: Stage) -> None:
+        async with stage.producer as producer:
+            rows = pa.table({"value": [b"0", b"1"]}) if call == "send_arrow" else [b"0", b"1"]
+            result = await getattr(producer, call)("t", rows)
+        assert result.delivered == 1
+        assert [type(failed.error) for failed in result.failed] == [InvalidTopicError]
+
+    play(act, **intercepted(Listed()))
 
 
 @pytest.mark.parametrize("call", ["send_many", "send_arrow"])
