@@ -384,7 +384,11 @@ class ProducerEngine:
             except KafkaError as error:
                 # Calls of a transaction raise it as well; init_transactions() may be repeated.
                 self._start_error = error
-                _log.error("the transactional producer could not be initialized: %s", error)
+                _log.error(
+                    "the transactional producer could not be initialized; call init_transactions() "
+                    "once the cause is corrected: %s",
+                    error,
+                )
                 return None
 
     def _on_connector_done(self, task: asyncio.Task[None]) -> None:
