@@ -580,6 +580,8 @@ class ProducerEngine:
         if left and not self.closing:
             _log.error("%d record(s) are given up, as the event loop is closed", left)
         self.closing = True
+        for batch in (*self.accumulator.incomplete(), *self.accumulator.pinned):
+            batch.listeners.clear()  # native deliveries, which the garbage collector does not see
         self.client.drop()
         self._encoder.close()
         silence(self.tasks())

@@ -7,6 +7,7 @@ import contextlib
 import gc
 import random
 import threading
+import weakref
 
 import pytest
 from support.stage import Stage, play
@@ -14,6 +15,7 @@ from support.waiting import until
 
 from aioproducer import Producer
 from aioproducer.errors import ProducerClosedError, ProducerFailedError
+from aioproducer.runtime.delivery import Delivery
 from aioproducer.runtime.tasks.closing import tasks_named
 from aioproducer.testing.broker import TelemetrySubscription
 from aioproducer.testing.embedded import EmbeddedCluster
@@ -262,6 +264,29 @@ def test_records_of_a_producer_whose_loop_is_closed_are_given_up(
         stage.engine.close_soon()
         assert stage.engine.closing
         assert [record.getMessage() for record in caplog.records].count(given_up) == 1
+
+
+@pytest.mark.filterwarnings("ignore::ResourceWarning")  # it was not closed
+def test_records_of_a_producer_whose_loop_is_closed_are_freed() -> None:
+    def callback_of_a_record_that_is_given_up() -> weakref.ref[object]:
+        loop = VirtualLoop(random.Random(1))
+        stage = Stage(loop, linger_ms=60_000)
+
+        def called(delivery: Delivery) -> None:
+            raise AssertionError(delivery)
+
+        async def send() -> None:
+            await stage.producer.start()
+            (await stage.producer.send("t", b"v")).add_done_callback(called)
+
+        loop.run_until_complete(send())
+        loop.close()
+        stage.engine.close_soon()
+        return weakref.ref(called)
+
+    freed = callback_of_a_record_that_is_given_up()
+    gc.collect()
+    assert freed() is None
 
 
 @pytest.mark.filterwarnings("ignore::ResourceWarning")  # it was not closed
