@@ -117,7 +117,7 @@ async def _send_record(
     send: Callable[..., Awaitable[Delivery]], topic: str, record: Record, partition: int | None
 ) -> Delivery:
     return await send(
-        record.topic or topic,
+        topic if record.topic is None else record.topic,
         record.value,
         record.key,
         headers=record.headers,

@@ -159,7 +159,7 @@ class _ItemRows:
             unread = (self._topic, None, None, (), self._partition, None)
             self._interceptor_chain.refused(unread, error)
             raise
-        topic = record.topic or self._topic
+        topic = self._topic if record.topic is None else record.topic
         partition = self._partition if record.partition is None else record.partition
         if self._interceptor_chain.sees_records:
             # Not by `replace()`: the constructor of a subclass may have other arguments.

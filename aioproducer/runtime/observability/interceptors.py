@@ -197,7 +197,8 @@ class InterceptedRows(UnfilledRows):
         except KafkaError as error:
             self._interceptor_chain.refused((self._topic, None, None, (), None, None), error)
             raise
-        shown = Record(value, key, headers, timestamp_ms, partition, topic or self._topic)
+        topic = self._topic if topic is None else topic
+        shown = Record(value, key, headers, timestamp_ms, partition, topic)
         return self._interceptor_chain.show(shown, _as_it_is)
 
 

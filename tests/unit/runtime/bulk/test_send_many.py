@@ -234,6 +234,18 @@ def test_a_proxy_of_a_topic_is_refused_although_the_topic_is_known(call: str) ->
     play(act)
 
 
+def test_an_item_with_an_empty_topic_is_refused_and_not_sent_to_that_of_the_call() -> None:
+    async def act(stage: Stage) -> None:
+        async with stage.producer as producer, MockProducer(topics={"t": 1}) as mock:
+            for each in (producer, mock):
+                result = await each.send_many("t", [Record(b"a", topic=""), b"b"])
+                assert result.delivered == 1
+                assert [type(refused.error) for refused in result.failed] == [InvalidTopicError]
+        assert stage.values("t") == [b"b"]
+
+    play(act)
+
+
 def test_a_column_of_a_table_gives_its_values() -> None:
     async def act(stage: Stage) -> None:
         async with stage.producer as producer:

@@ -414,6 +414,17 @@ def test_a_row_whose_topic_an_interceptor_makes_a_list_fails_alone(call: str) ->
     play(act, **intercepted(Listed()))
 
 
+def test_a_row_with_an_empty_topic_is_refused_with_interceptors_too() -> None:
+    async def act(stage: Stage) -> None:
+        async with stage.producer as producer:
+            table = pa.table({"value": [b"0", b"1"], "topic": ["", None]})
+            result = await producer.send_arrow("t", table, topic_column="topic")
+        assert [type(failed.error) for failed in result.failed] == [InvalidTopicError]
+        assert stage.values("t") == [b"1"]
+
+    play(act, **intercepted(Witness()))
+
+
 @pytest.mark.parametrize("call", ["send_many", "send_arrow"])
 def test_a_row_that_waits_when_a_bulk_call_is_cancelled_is_reported(call: str) -> None:
     witness = Witness()
