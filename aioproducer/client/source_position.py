@@ -52,14 +52,17 @@ class SourcePosition:
         """Return the position that the last committed transaction wrote; None if there is none.
 
         Args:
-            producer: initialized for transactions, so that no predecessor moves the position.
+            producer: initialized for transactions, so that no predecessor moves the position;
+                `start(wait=False)` is waited for.
 
         Raises:
             KafkaTimeoutError: no answer within `max_block_ms`.
+            KafkaConnectionError: `start(wait=False)` has not come to its end within `max_block_ms`.
             UnsupportedVersionError: the brokers are older than Kafka 2.5.
         """
         from aioproducer.transaction_admin import TransactionAdmin
 
+        await producer._usable().wait_until_started()
         place = TopicPartition(self.topic, self.partition)
         async with TransactionAdmin(producer.config) as admin:
             return (await admin.committed_offsets(self.group_id, [place])).get(place)

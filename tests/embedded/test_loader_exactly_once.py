@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 from support.confluent import read_all_confluent
 
-from aioproducer import Producer
+from aioproducer import Producer, SourcePosition
 from aioproducer.errors import (
     CommitOutcomeUnknownError,
     ConfigError,
@@ -416,6 +416,27 @@ async def test_a_second_one_at_the_same_time_shuts_the_first_out(
         with pytest.raises((ProducerFencedError, TransactionAbortableError)):
             await first
     assert await visible(brokers) == list(range(20_000))
+
+
+async def test_a_position_is_read_once_a_start_in_the_background_has_fenced_predecessors(
+    brokers: EmbeddedCluster,
+) -> None:
+    position = SourcePosition("job", "t")
+    async with producer_of(brokers) as first:
+        fault = brokers.faults.every("init_producer_id").answers("COORDINATOR_LOAD_IN_PROGRESS")
+        second = Producer(bootstrap_servers=brokers.bootstrap_servers, transactional_id="job")
+        await second.start(wait=False)
+        reading = asyncio.create_task(position.read(second))
+        done, _ = await asyncio.wait([reading], timeout=0.3)
+        assert fault.struck
+        assert not done, "the predecessor may change the position"
+        async with first.transaction() as tx:
+            await position.write(tx, 1)
+        brokers.faults.clear()
+        found = await reading
+        assert found is not None
+        assert found.offset == 1
+        await second.close()
 
 
 async def test_a_load_whose_own_failure_comes_before_its_fencing_raises_the_failure(
