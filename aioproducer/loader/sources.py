@@ -216,7 +216,6 @@ class RowsSource:
     def __init__(self, rows: Iterable[Mapping[str, Any]], *, name: str = "rows") -> None:
         self._rows = rows
         self._name = name
-        self._interrupt = threading.Event()
 
     @property
     def name(self) -> str:
@@ -229,18 +228,13 @@ class RowsSource:
         return None
 
     def interrupt(self) -> None:
-        """See `Source`; takes effect at the next batch."""
-        self._interrupt.set()
+        """See `Source`; no effect: no row waits for input, and another load may read as well."""
 
     def batches(self, after: Position | None = None) -> Iterator[RowBatch]:
         """See `Source`."""
-        self._interrupt = interrupt = threading.Event()
-        return self._batches(after, interrupt)
-
-    def _batches(self, after: Position | None, interrupt: threading.Event) -> Iterator[RowBatch]:
         first_row = 1 if after is None else after.row + 1
         rows = islice(iter(self._rows), first_row - 1, None)
-        while not interrupt.is_set() and (batch := list(self._next_rows(rows))):
+        while batch := list(self._next_rows(rows)):
             yield RowBatch(self._name, None, first_row, batch, columns=None)
             first_row += len(batch)
 

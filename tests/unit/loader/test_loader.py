@@ -581,6 +581,32 @@ async def test_the_end_of_a_load_ends_no_other_load_of_its_source() -> None:
     assert (len(slow.sent), len(quick.sent)) == (2000, 2000)
 
 
+async def test_a_load_that_fails_ends_no_other_load_of_its_rows() -> None:
+    is_over = threading.Event()
+    readings = itertools.count()
+
+    class Rows:
+        def __iter__(self) -> Iterator[dict[str, str]]:
+            is_other = next(readings) == 1
+            for n in range(1, 2001):
+                if n == 600 and not is_other:
+                    yield {}  # without the key
+                if n == 600:
+                    is_over.wait(10)
+                yield {"key": str(n), "value": f"v{n}"}
+
+    failing, other, source = FakeProducer(), FakeProducer(), RowsSource(Rows())
+    first = asyncio.create_task(Loader(failing, source, "t", LoadOptions(KEYED)).run())
+    await until(lambda: failing.sent)
+    second = asyncio.create_task(Loader(other, source, "t", LoadOptions(KEYED)).run())
+    await until(lambda: other.sent)
+    is_over.set()
+    with pytest.raises(RejectedRowError):
+        await first
+    assert (await second).complete
+    assert len(other.sent) == 2000
+
+
 async def test_loader_runs_once(tmp_path: Path) -> None:
     loader = Loader(FakeProducer(), lines_file(tmp_path, 1), "t", LoadOptions(KEYED))
     await loader.run()
