@@ -59,7 +59,7 @@ class ProducerLifespan:
         start: with "wait" the application starts when the cluster has answered, and not at all
             if it does not answer within `max_block_ms`. With "background" it serves at once: until
             the cluster has answered, `health()` of the producer is not ready and says why, and
-            what needs the cluster raises `NotConnectedError` without a wait.
+            sends and transactions raise `NotConnectedError` without a wait.
         warm_up: topics whose metadata and leaders are fetched before the first request, or with
             the first answer of a cluster that is not waited for.
         close_timeout_s: seconds that the last deliveries may take. Less than the server's kill
