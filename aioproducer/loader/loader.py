@@ -33,6 +33,7 @@ from aioproducer.loader.progress import BatchCounts, LoadResult, Progress
 from aioproducer.loader.reading import MappedBatch, SourceReader
 from aioproducer.loader.refusals import Refusals
 from aioproducer.loader.rows import BadRow, RowBatch, Source
+from aioproducer.loader.sources import RowsSource
 from aioproducer.loader.state import LoadState
 from aioproducer.loader.topic import wait_for_topic
 from aioproducer.loader.window import ROW_ERRORS, DeliveryLike, Outcome, Window
@@ -178,12 +179,21 @@ class Loader:
         state = LoadState.read(self._options.state) or fresh  # a file of something else is refused
         if not self._options.resume:
             return fresh
+        position = state.position
         if state.topic != self._topic:
-            raise StateError(
-                f"the state file {self._options.state} belongs to a load into {state.topic!r}",
-                advice="name another state file, or leave out resume to start over",
-            )
-        return state
+            load = f"into {state.topic!r}"
+        elif (
+            isinstance(self._source, RowsSource)
+            and position is not None
+            and position.file != self._source.name
+        ):
+            load = f"of {position.file!r}"
+        else:
+            return state
+        raise StateError(
+            f"the state file {self._options.state} belongs to a load {load}",
+            advice="name another state file, or leave out resume to start over",
+        )
 
     def _check_unchanged(self, before: LoadState) -> None:
         """Raise if a complete load was of another input: none of the new rows would be loaded."""

@@ -6,6 +6,7 @@ import json
 import os
 import threading
 from collections.abc import Iterator
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -305,6 +306,16 @@ async def test_state_of_another_topic_is_refused(tmp_path: Path) -> None:
     await Loader(FakeProducer(), lines_file(tmp_path, 3), "t", options).run()
     with pytest.raises(StateError, match="belongs to a load into 't'"):
         await Loader(FakeProducer(), lines_file(tmp_path, 3), "other", options).run()
+
+
+@pytest.mark.parametrize("is_complete", [True, False])
+async def test_state_of_other_rows_is_refused(tmp_path: Path, is_complete: bool) -> None:
+    options = LoadOptions(KEYED, state=tmp_path / "state", resume=True)
+    rows = [{"key": "1", "value": "v1"}, {"key": "2", "value": "v2"} if is_complete else {}]
+    with nullcontext() if is_complete else pytest.raises(RejectedRowError):
+        await Loader(FakeProducer(), RowsSource(rows, name="monday"), "t", options).run()
+    with pytest.raises(StateError, match="belongs to a load of 'monday'"):
+        await Loader(FakeProducer(), RowsSource(rows, name="tuesday"), "t", options).run()
 
 
 async def test_stop_ends_the_reading_and_delivers_what_was_accepted(tmp_path: Path) -> None:
