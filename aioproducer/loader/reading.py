@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
 from typing import TypeVar
 
+from aioproducer.loader.errors import SourceError
 from aioproducer.loader.mapping import MappedRecord, RowMapper
 from aioproducer.loader.rows import BadRow, Position, RowBatch, Source
 
@@ -56,5 +57,9 @@ class SourceReader:
             self._thread.shutdown(wait=False)
 
     def _read(self) -> MappedBatch | None:
-        batch = next(self._batches, None)
-        return None if batch is None else (batch, self._mapper.map(batch))
+        try:
+            batch = next(self._batches, None)
+            return None if batch is None else (batch, self._mapper.map(batch))
+        except (CancelledError, asyncio.CancelledError) as error:  # it would end the load as `stop`
+            name = type(error).__name__
+            raise SourceError(f"cannot read {self._source.name}: it raised {name}") from error

@@ -6,6 +6,7 @@ import json
 import os
 import threading
 from collections.abc import Iterator
+from concurrent import futures
 from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
@@ -436,6 +437,19 @@ async def test_unreadable_input_ends_the_load_after_what_was_read(tmp_path: Path
     assert loader.progress.acknowledged == 1
     assert not loader.state.complete
     assert loader.state.position == Position("broken", None, 1)
+
+
+@pytest.mark.parametrize("kind", [futures.Future, asyncio.Future])
+async def test_rows_that_raise_what_a_cancelled_future_does_fail_the_load(kind: type[Any]) -> None:
+    cancelled = kind()
+    cancelled.cancel()
+
+    def rows() -> Iterator[dict[str, str]]:
+        yield {"key": "1", "value": "v1"}
+        cancelled.result()
+
+    with pytest.raises(SourceError, match="cannot read rows: it raised CancelledError"):
+        await Loader(FakeProducer(), RowsSource(rows()), "t", LoadOptions(KEYED)).run()
 
 
 async def test_unknown_column_ends_the_load_at_once(tmp_path: Path) -> None:
