@@ -22,6 +22,7 @@ from typing import cast
 from zlib import crc32
 
 from aioproducer._util import log
+from aioproducer._util.tasks import HOOK_ERRORS
 from aioproducer.client.producer import Producer
 from aioproducer.errors import ConfigError, IllegalStateError, KafkaError
 from aioproducer.loader.dead_letter_file import DeadLetterFile
@@ -483,7 +484,7 @@ class Loader:
             return
         try:
             self._on_progress(self.progress)
-        except Exception:
+        except HOOK_ERRORS:
             # A load is worth more than its display.
             _log.exception("on_progress failed; it is not called again")
             self._on_progress = None

@@ -15,6 +15,7 @@ from starlette.responses import JSONResponse
 
 from aioproducer._checks.callables import refuse_coroutine_function
 from aioproducer._util import log
+from aioproducer._util.tasks import HOOK_ERRORS
 from aioproducer.errors import KafkaError
 from aioproducer.refusal import Refusal
 from aioproducer.starlette import limited
@@ -66,7 +67,7 @@ def answer_kafka_errors(
         if on_refusal is not None:
             try:
                 on_refusal(error)
-            except Exception:
+            except HOOK_ERRORS:
                 _log.exception("on_refusal raised")
         return JSONResponse(refusal.body(), refusal.status, refusal.headers())
 

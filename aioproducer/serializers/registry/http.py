@@ -38,6 +38,7 @@ from aioproducer._util.secrets import (
     without_login,
     without_secrets,
 )
+from aioproducer._util.tasks import HOOK_ERRORS, is_cancelled
 from aioproducer._util.threads import in_thread
 from aioproducer.errors import ConfigError, SchemaRegistryError
 from aioproducer.errors.advice import ADVICE
@@ -300,7 +301,9 @@ class RegistryConnection:
             try:
                 made = token()
                 token = await made if inspect.isawaitable(made) else made
-            except Exception as error:
+            except HOOK_ERRORS as error:
+                if isinstance(error, asyncio.CancelledError) and is_cancelled():
+                    raise
                 cleared(error)
                 failure = SchemaRegistryError(f"the bearer_token function raised {repr_of(error)}")
                 # A service that gives tokens may be down for a while.

@@ -344,11 +344,12 @@ async def test_a_client_gets_an_error_for_what_kafka_could_not_take(
     assert [type(each) for each in noted] == [type(error)]
 
 
+@pytest.mark.parametrize("trouble", [ZeroDivisionError, asyncio.CancelledError])
 async def test_what_on_refusal_raises_is_logged_and_the_answer_is_the_same(
-    caplog: pytest.LogCaptureFixture,
+    caplog: pytest.LogCaptureFixture, trouble: type[BaseException]
 ) -> None:
     def broken(error: Exception) -> None:
-        raise ZeroDivisionError
+        raise trouble
 
     app = application(lambda: failing(DeliveryTimeoutError("late")), on_refusal=broken)
     async with client_of(app) as client:

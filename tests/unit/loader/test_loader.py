@@ -526,11 +526,12 @@ async def test_progress_counts_what_is_acknowledged_while_the_source_pauses() ->
     assert seen_in_the_pause == [True]
 
 
+@pytest.mark.parametrize("trouble", [OSError("display gone"), asyncio.CancelledError()])
 async def test_failing_display_does_not_end_the_load(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, trouble: BaseException
 ) -> None:
     def broken(progress: Progress) -> None:
-        raise OSError("display gone")
+        raise trouble
 
     options = LoadOptions(KEYED, on_progress=broken)
     result = await Loader(FakeProducer(), lines_file(tmp_path, 3), "t", options).run()

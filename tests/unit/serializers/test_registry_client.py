@@ -720,9 +720,12 @@ async def test_closing_ends_what_is_under_way() -> None:
         (ConnectionRefusedError("no way"), True),
         (httpx.ConnectError("no way"), True),
         (KeyError("no way"), False),
+        (asyncio.CancelledError("no way"), False),
     ],
 )
-async def test_a_token_function_that_raises_is_named(trouble: Exception, retriable: bool) -> None:
+async def test_a_token_function_that_raises_is_named(
+    trouble: BaseException, retriable: bool
+) -> None:
     async def token() -> str:
         raise trouble
 
