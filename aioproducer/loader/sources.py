@@ -208,7 +208,8 @@ class RowsSource:
     """Rows that are in memory or made by a generator, each a mapping from name to value.
 
     Resuming after a position draws the rows before it again and drops them: `rows` must give the
-    same rows in the same order.
+    same rows in the same order. An iterator, such as a generator, can be read once: a transaction
+    with a row that Kafka refuses is not repeated without it.
     """
 
     _clock = staticmethod(time.monotonic)
@@ -216,6 +217,7 @@ class RowsSource:
     def __init__(self, rows: Iterable[Mapping[str, Any]], *, name: str = "rows") -> None:
         self._rows = rows
         self._name = name
+        self._is_begun = False
 
     @property
     def name(self) -> str:
@@ -232,6 +234,12 @@ class RowsSource:
 
     def batches(self, after: Position | None = None) -> Iterator[RowBatch]:
         """See `Source`."""
+        if self._is_begun and isinstance(self._rows, Iterator):
+            raise SourceError(
+                f"cannot read {self._name} again: an iterator gives its rows once",
+                advice="load what can be read again, such as a list",
+            )
+        self._is_begun = True
         first_row = 1 if after is None else after.row + 1
         rows = islice(iter(self._rows), first_row - 1, None)
         while batch := list(self._next_rows(rows)):

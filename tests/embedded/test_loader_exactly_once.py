@@ -345,10 +345,24 @@ async def test_a_load_with_refused_records_goes_on_after_them_when_it_has_failed
 async def test_rows_that_can_be_read_only_once_cannot_be_sent_again(
     brokers: EmbeddedCluster, tmp_path: Path
 ) -> None:
-    rows = iter(with_refused({700}, 15_000, until=1500))
-    with pytest.raises(SourceError, match="row 701 was refused"):
+    rows = iter(with_refused({700}, 15_000, until=15_000))
+    with pytest.raises(SourceError, match="cannot read rows again"):
         await load(brokers, rows, transaction_rows=300, dead_letter=tmp_path / "dead.ndjson")
+    assert await visible(brokers) == list(range(len(await visible(brokers))))
     assert len(await visible(brokers)) < 701
+
+
+async def test_a_refused_row_that_is_gone_when_rows_are_read_again_ends_the_load(
+    brokers: EmbeddedCluster, tmp_path: Path
+) -> None:
+    lengths = iter((1500, 650))
+
+    class Shrinking:
+        def __iter__(self) -> Iterator[dict[str, str]]:
+            return iter(with_refused({700}, 15_000, until=next(lengths)))
+
+    with pytest.raises(SourceError, match="row 701 was refused"):
+        await load(brokers, Shrinking(), transaction_rows=300, dead_letter=tmp_path / "dead.ndjson")
 
 
 class WithBadRows:
