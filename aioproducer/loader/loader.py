@@ -166,6 +166,8 @@ class Loader:
     async def _state_before(self) -> LoadState:
         fresh = LoadState(self._topic)
         if self._options.exactly_once:
+            if self._paths and self._progress.input_total is None:
+                raise ConfigError("exactly_once needs inputs that can be read again: regular files")
             self._transactions = LoadTransactions(
                 cast("Producer", self._producer),
                 self._topic,

@@ -510,6 +510,15 @@ async def test_the_position_of_as_many_other_files_is_refused(
     assert await visible(brokers) == [1, 2]
 
 
+async def test_it_needs_files_that_can_be_read_again(
+    brokers: EmbeddedCluster, tmp_path: Path
+) -> None:
+    os.mkfifo(pipe := tmp_path / "pipe")
+    async with producer_of(brokers) as producer:
+        with pytest.raises(ConfigError, match="exactly_once needs inputs that can be read again"):
+            await Loader(producer, FileSource(pipe, format="lines"), "t", options()).run()
+
+
 async def test_it_needs_a_transactional_producer(brokers: EmbeddedCluster) -> None:
     async with producer_of(brokers, transactional_id=None) as producer:
         with pytest.raises(ConfigError, match="transactional_id"):
