@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from typing import Any, Final
 
 from aioproducer.config.option import plain
+from aioproducer.errors import ConfigError
 
 _PORT: Final = 9092
 
@@ -17,7 +18,12 @@ def servers_option(servers: str | Iterable[Any], *, ignores_schemes: bool = Fals
     """
     if isinstance(servers, str):
         servers = servers.split(",")
-    addresses = [str(plain(server)).strip() for server in servers]
+    given = [plain(server) for server in servers]
+    if None in given:  # such as that of a variable of the environment that is not set
+        raise ConfigError(
+            f"bootstrap_servers must be addresses, not {given!r}", advice="give host:port"
+        )
+    addresses = [str(server).strip() for server in given]
     if ignores_schemes:
         addresses = [address.rpartition("://")[2] for address in addresses]
     return list(dict.fromkeys(_with_port(address) for address in addresses if address))

@@ -221,6 +221,11 @@ def test_servers_without_a_port_have_kafkas(given_servers: Any, expected: list[s
     assert servers_option(given_servers) == expected
 
 
+def test_address_that_is_none_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"must be addresses, not \['a:1', None\]"):
+        AIOKafkaProducer(bootstrap_servers=["a:1", None])  # type: ignore[list-item]
+
+
 def test_server_with_a_scheme_is_refused_as_it_was_given() -> None:
     with pytest.raises(ValueError, match=r"'SSL://broker:9093' has a scheme"):
         AIOKafkaProducer(bootstrap_servers="SSL://broker:9093")
