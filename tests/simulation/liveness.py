@@ -392,7 +392,10 @@ def _not_asked_after_failure(engine: ProducerEngine, now: float) -> Iterator[str
 
 
 def _unreachable_coordinator_kept(engine: ProducerEngine, now: float) -> Iterator[str]:
-    """A coordinator that backs off after a failed connection, and is not looked up again."""
+    """A coordinator that is not looked up again, although it backs off or metadata lack it.
+
+    It backs off after a failed connection.
+    """
     transactions, client = engine.transactions, engine.client
     if transactions is None or not transactions.manager.is_busy:
         return
@@ -400,16 +403,19 @@ def _unreachable_coordinator_kept(engine: ProducerEngine, now: float) -> Iterato
     error = manager.coordinator_error
     if session._in_flight is not None or session.wanted is None:  # none is due before it is idle
         return
-    if error is None or isinstance(error, BrokerError):
-        return
-    if "left some partitions out" in error.message:  # an answer came, so the pause is for that
-        return
     wanted = {CoordinatorKey(CoordinatorKind.TRANSACTION, manager.transactional_id)}
     if session.wanted is Rpc.COMMIT_OFFSETS:
         first = manager.contents._offsets[:1]
         wanted = {CoordinatorKey(CoordinatorKind.GROUP, each.group.group_id) for each in first}
-    for key in wanted & session._coordinators.keys():
-        node_id = session._coordinators[key]
+    found = {session._coordinators[key] for key in wanted & session._coordinators.keys()}
+    for node_id in found - engine.metadata.cluster.nodes.keys():
+        if session.due_at(now) <= now:
+            yield f"coordinator {node_id} is kept, which is not among the brokers"
+    if error is None or isinstance(error, BrokerError):
+        return
+    if "left some partitions out" in error.message:  # an answer came, so the pause is for that
+        return
+    for node_id in found:
         failure = client.connection_failures(node_id)
         if failure is not None and now < client.ready_at(node_id, now) < inf:
             yield f"coordinator {node_id} is kept, which cannot be reached: {failure}"

@@ -619,17 +619,24 @@ def test_errors_of_partitions_after_which_no_metadata_are_wanted_are_found_out(
 
 
 @pytest.mark.parametrize(
-    ("error", "ready_at", "wanted", "found"),
+    ("error", "ready_at", "wanted", "nodes", "due_at", "found"),
     [
-        (NodeDisconnectedError("refused"), 101.0, Rpc.END, 1),
-        (NodeDisconnectedError("refused"), 101.0, None, 0),
-        (NodeDisconnectedError("refused"), 101.0, Rpc.COMMIT_OFFSETS, 0),
-        (NodeDisconnectedError("refused"), math.inf, Rpc.END, 0),
-        (ConcurrentTransactionsError(), 101.0, Rpc.END, 0),
+        (NodeDisconnectedError("refused"), 101.0, Rpc.END, [1], 101.0, 1),
+        (NodeDisconnectedError("refused"), 101.0, None, [1], 101.0, 0),
+        (NodeDisconnectedError("refused"), 101.0, Rpc.COMMIT_OFFSETS, [1], 101.0, 0),
+        (NodeDisconnectedError("refused"), math.inf, Rpc.END, [1], 101.0, 0),
+        (ConcurrentTransactionsError(), 101.0, Rpc.END, [1], 101.0, 0),
+        (None, math.inf, Rpc.END, [2], 100.0, 1),
+        (None, math.inf, Rpc.END, [2], 101.0, 0),
     ],
 )
 def test_a_coordinator_that_is_kept_out_of_reach_is_found_out(
-    error: KafkaError, ready_at: float, wanted: Rpc | None, found: int
+    error: KafkaError | None,
+    ready_at: float,
+    wanted: Rpc | None,
+    nodes: list[int],
+    due_at: float,
+    found: int,
 ) -> None:
     keys = [
         CoordinatorKey(CoordinatorKind.TRANSACTION, "tx"),
@@ -642,8 +649,15 @@ def test_a_coordinator_that_is_kept_out_of_reach_is_found_out(
         transactional_id="tx",
         contents=SimpleNamespace(_offsets=[offsets]),
     )
-    session = SimpleNamespace(_in_flight=None, wanted=wanted, _coordinators=dict.fromkeys(keys, 1))
+    session = SimpleNamespace(
+        _in_flight=None,
+        wanted=wanted,
+        _coordinators=dict.fromkeys(keys, 1),
+        due_at=lambda now: due_at,
+    )
+    cluster = SimpleNamespace(nodes=dict.fromkeys(nodes))
     engine: Any = SimpleNamespace(
+        metadata=SimpleNamespace(cluster=cluster),
         transactions=SimpleNamespace(manager=manager, _coordinator_session=session),
         client=SimpleNamespace(
             connection_failures=lambda node_id: error, ready_at=lambda node_id, now: ready_at

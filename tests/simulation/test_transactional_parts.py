@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import random
 from collections.abc import AsyncIterator, Awaitable, Sequence
 from contextlib import asynccontextmanager, suppress
+from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
@@ -852,3 +854,62 @@ def test_a_block_that_is_given_up_and_lets_no_other_begin_is_found_out(
     cast: Any = SimpleNamespace(present=lambda seat: actor, input_shape=shape)
     assert not asyncio.run(TransactionalPlay(run, cast)._leave_open(Seat("a")))
     assert len(ledger.false_reports) == found
+
+
+def test_a_first_commit_that_is_refused_is_told_from_one_that_may_have_worked() -> None:
+    refusal = EndTxnResponse(error_code=InvalidTxnStateError.code)
+    process = _Process()
+    process.is_given(1, 0)
+    process.ends(0, refusal)
+    assert process.checks.has_refused_commit
+    process.ends(0, refusal)
+    assert not process.checks.has_refused_commit
+    process.checks.on_begin()
+    process.ends(0, refusal)
+    assert process.checks.has_refused_commit
+
+
+@pytest.mark.parametrize(
+    ("cause", "has_refused_commit", "found"),
+    [
+        (InvalidTxnStateError(), True, 1),
+        (InvalidTxnStateError(), False, 0),
+        (TopicAuthorizationFailedError(), True, 0),
+    ],
+)
+def test_a_producer_that_ends_by_a_refused_commit_is_found_out(
+    cause: KafkaError, has_refused_commit: bool, found: int
+) -> None:
+    book, error = TransactionBook(), FatalTransactionError().because_of(cause)
+    actor: Any = SimpleNamespace(
+        entry=SimpleNamespace(name="a.1"),
+        has_refused_commit=lambda: has_refused_commit,
+        producer=SimpleNamespace(engine=SimpleNamespace(transactions=None)),
+        _context=SimpleNamespace(book=book, trace=lambda text: None),
+    )
+    Actor.end(actor, error)
+    assert (actor.entry.ended_with, len(book.complaints)) == (error, found)
+
+
+@pytest.mark.parametrize(
+    ("drawn", "commits", "found"), [(0.4, False, 1), (0.4, True, 0), (0.6, False, 0)]
+)
+def test_some_transactions_are_prepared_unseen_before_the_close(
+    drawn: float, commits: bool, found: int
+) -> None:
+    seat, prepared = Seat("a"), []
+
+    async def prepare_transaction() -> None:
+        prepared.append(seat)
+        await asyncio.sleep(math.inf)
+
+    actor: Any = SimpleNamespace(producer=SimpleNamespace(prepare_transaction=prepare_transaction))
+    actor.prepare_unseen = partial(Actor.prepare_unseen, actor)
+    chance = SimpleNamespace(of=lambda purpose: SimpleNamespace(random=lambda: drawn))
+    loop = VirtualLoop(random.Random(1))
+    run: Any = SimpleNamespace(loop=loop, ledger=Ledger(), chance=chance)
+    cast: Any = SimpleNamespace(present=lambda seat: actor)
+    play = TransactionalPlay(run, cast)
+    loop.run_until_complete(play._prepare_last(seat, [seat] if commits else []))
+    loop.close()
+    assert len(prepared) == found

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from types import SimpleNamespace
 from typing import Any
 
@@ -31,6 +31,7 @@ from simulation.ledger import Ledger
 from simulation.transactions.book import Outcome, TransactionBook, TransactionEntry
 from simulation.transactions.calm import (
     begin_while_refused,
+    commit_amid_a_bulk_call,
     commit_before_abort,
     commit_positions_alone,
     commit_with_a_refused_row,
@@ -358,3 +359,43 @@ def test_a_commit_without_a_refused_row_is_found_out(outcome: Outcome) -> None:
     _run(commit_with_a_refused_row(actor, "t", ledger))
     assert [row.partition for row in rows] == [-1]
     assert len(ledger.false_reports) == (outcome is Outcome.COMMITTED)
+
+
+@pytest.mark.parametrize(
+    ("outcome", "end_is_out", "found"),
+    [
+        (Outcome.COMMITTED, False, 1),
+        (Outcome.COMMITTED, True, 0),
+        (Outcome.REFUSED, False, 0),
+    ],
+)
+def test_a_commit_amid_a_bulk_call_is_found_out(
+    outcome: Outcome, end_is_out: bool, found: int
+) -> None:
+    ledger, sent, contents = Ledger(), [], SimpleNamespace(may_have_ended=False)
+
+    async def calm_transaction(
+        fill: Callable[[TransactionEntry], Awaitable[None]],
+    ) -> TransactionEntry:
+        tx = TransactionBook().begin("a", 0.0)
+        await fill(tx)
+        contents.may_have_ended = end_is_out
+        tx.report(outcome)
+        return tx
+
+    async def send(entry: object) -> None:
+        sent.append(entry)
+
+    async def send_many(topic: str, items: AsyncIterator[Record]) -> None:
+        sent.extend([row.partition async for row in items])
+
+    manager = SimpleNamespace(contents=contents, number=1, over=0)
+    engine = SimpleNamespace(transactions=SimpleNamespace(manager=manager))
+    actor: Any = SimpleNamespace(
+        calm_transaction=calm_transaction,
+        contents=SimpleNamespace(send=send),
+        producer=SimpleNamespace(engine=engine, send_many=send_many),
+    )
+    entry: Any = SimpleNamespace(topic="t")
+    _run(commit_amid_a_bulk_call(actor, entry, ledger))
+    assert (sent, len(ledger.false_reports)) == ([entry, -1], found)

@@ -88,6 +88,7 @@ class Actor:
         work: Its task, while it works by itself.
         contents: What it puts into its transactions.
         on_begin: Called when it has begun a transaction.
+        has_refused_commit: Whether its last EndTxn was a commit after which it can abort.
     """
 
     def __init__(
@@ -106,6 +107,7 @@ class Actor:
         self.gone: bool = False
         self.work: asyncio.Future[None] | None = None
         self.on_begin: Callable[[], None] = lambda: None
+        self.has_refused_commit: Callable[[], bool] = lambda: False
         self._last: TransactionEntry | None = None
         self._block_left_open: Transaction | None = None
         self._is_contradicted = False
@@ -149,6 +151,9 @@ class Actor:
     def end(self, error: KafkaError) -> None:
         """The producer can do no more: note why, and whether it was shut out by then."""
         self.entry.ended_with = error
+        if isinstance(error.__cause__, InvalidTxnStateError) and self.has_refused_commit():
+            text = f"{self.entry.name} ends by {error!r}, and an abort would have been enough"
+            self._context.book.complaints.append(text)
         transactions = self.producer.engine.transactions
         identity = None if transactions is None else transactions.manager.identity
         if identity is not None:
@@ -252,6 +257,13 @@ class Actor:
         for entry in entries:
             await self.contents.send(entry)
         await self.contents.watch(entries[0])
+
+    async def prepare_unseen(self) -> None:
+        """Prepare the transaction that was left open, by a call that gets no outcome."""
+        preparing = asyncio.ensure_future(self.producer.prepare_transaction())
+        await asyncio.sleep(0)
+        preparing.cancel()
+        await asyncio.gather(preparing, return_exceptions=True)
 
     async def leave_block(self) -> None:
         """Leave the block, which a close has aborted, in order."""

@@ -6,12 +6,13 @@ Owns: what the busy part of a run makes too rarely. Not here: when a run makes t
     a refused renewal   the epoch after a prepared V1 transaction, for which the next begin waits
     a late abort        another process aborts what was committed after it had found it open (V2)
     a refused row       a bulk call returns it as failed, so that only the commit can raise
+    a bulk call         goes on while its transaction is committed, and has a row left
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING
 
 from aioproducer.errors import AuthorizationError, KafkaError
@@ -41,6 +42,8 @@ if TYPE_CHECKING:
 _MARKED_S = 1.0
 """Markers are written by then."""
 _NOT_AUTHORIZED = 53
+_HASTE_S = 0.0001
+"""No answer comes that soon."""
 
 
 async def commit_positions_alone(
@@ -134,3 +137,27 @@ async def commit_with_a_refused_row(actor: Actor, topic: str, ledger: Ledger) ->
     tx = await actor.calm_transaction(fill)
     if tx.outcome is Outcome.COMMITTED:
         ledger.false_reports.append(f"{tx.label} is committed without a row that was refused")
+
+
+async def commit_amid_a_bulk_call(actor: Actor, entry: Entry, ledger: Ledger) -> None:
+    """Commit a record while a bulk call has a row left: refused, unless the row is too late."""
+    transactions, calls = actor.producer.engine.transactions, list[asyncio.Future[object]]()
+    if transactions is None:
+        return
+    manager, is_late = transactions.manager, False
+
+    async def rows() -> AsyncIterator[Record]:
+        nonlocal is_late
+        await asyncio.sleep(_HASTE_S)
+        is_late = manager.contents.may_have_ended or manager.over == manager.number
+        yield Record(b"refused", partition=-1)
+
+    async def fill(tx: TransactionEntry) -> None:
+        await actor.contents.send(entry)
+        calls.append(asyncio.ensure_future(actor.producer.send_many(entry.topic, rows())))
+        await asyncio.sleep(0)
+
+    tx = await actor.calm_transaction(fill)
+    await asyncio.gather(*calls, return_exceptions=True)
+    if tx.outcome is Outcome.COMMITTED and not is_late:
+        ledger.false_reports.append(f"{tx.label} is committed amid a bulk call with a row left")

@@ -82,6 +82,7 @@ class Cast(RunContext):
         self.book.actors.append(entry)
         actor = Actor(self, seat, entry, producer, line, run.chance.of(f"actor {name}"))
         actor.on_begin = checks.on_begin
+        actor.has_refused_commit = lambda: checks.has_refused_commit
         self.actors.append(actor)
         self._present[seat.name] = actor
         return actor

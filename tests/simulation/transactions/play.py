@@ -10,6 +10,7 @@ Owns: the order of events. Not here: what faults do, what the guarantees are.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -21,6 +22,7 @@ from simulation.transactions.caller import GaveUpError
 from simulation.transactions.calm import (
     LateAdmin,
     begin_while_refused,
+    commit_amid_a_bulk_call,
     commit_before_abort,
     commit_positions_alone,
     commit_with_a_refused_row,
@@ -38,7 +40,7 @@ _TRIES = 5
 _LONGEST_READING_S = 60.0
 _MOST_READ = 60
 _SHARE_OF_FAILED, _SHARE_COMMITTED = 0.5, 0.5
-_SHARE_OF_BLOCKS, _SHARE_UNSEEN = 0.5, 0.3
+_SHARE_OF_BLOCKS, _SHARE_UNSEEN, _SHARE_PREPARED = 0.5, 0.3, 0.5
 """Of the transactions that are open when everything is closed."""
 _LONG_TIMEOUT_S = 10.0
 _UNUSED_ID = "unused"
@@ -73,6 +75,8 @@ class TransactionalPlay:
             await self._probe(seat)
         left_open = [seat for seat in seats if await self._leave_open(seat)]
         some = [seat for seat in left_open if self._commits_last(seat)]
+        for seat in left_open:
+            await self._prepare_last(seat, some)
         await self._check_admin()
         commits = [asyncio.ensure_future(self.commit_amid_close(seat)) for seat in some]
         await asyncio.sleep(0)  # a commit begins before the close, if any does
@@ -127,6 +131,15 @@ class TransactionalPlay:
                 self._ledger.false_reports.append(text)
             return False
         return True
+
+    async def _prepare_last(self, seat: Seat, committing: Sequence[Seat]) -> None:
+        """Prepare some of what is not committed; no caller gets a handle to end it with."""
+        actor, chance = (
+            self._cast.present(seat),
+            self._run.chance.of(f"last prepare of {seat.name}"),
+        )
+        if actor is not None and seat not in committing and chance.random() < _SHARE_PREPARED:
+            await actor.prepare_unseen()
 
     def _commits_last(self, seat: Seat) -> bool:
         return self._run.chance.of(f"last commit of {seat.name}").random() < _SHARE_COMMITTED
@@ -244,6 +257,9 @@ class TransactionalPlay:
         admin = LateAdmin(config, self._cast.network, rng, commits)
         await commit_before_abort(actor, entry, admin, self._cast.book, self._ledger)
         await commit_with_a_refused_row(actor, topic, self._ledger)
+        name = b"<amid a call/%s>" % actor.entry.name.encode()
+        entry = Entry(name, -2, topic, 0, None, name, (), None, self._loop.time())
+        await commit_amid_a_bulk_call(actor, entry, self._ledger)
 
     async def _read_to_the_end(self, actor: Actor, most: int) -> bool:
         """Return whether it gets there; open transactions of dead processes delay it."""

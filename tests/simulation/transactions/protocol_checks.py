@@ -13,6 +13,8 @@ Rules
 - After a retriable error, or a response that leaves partitions out, the next request to a
   coordinator comes after a pause.
 - After the error that a coordinator has moved, the next request to it comes after a lookup.
+- A commit that is refused by INVALID_TXN_STATE, and is the only EndTxn of its transaction, fails
+  only that: see `has_refused_commit`.
 - No commit follows an addition that was refused by a code that is not retriable.
 - In V1 the transaction after one in which a request got no response has a new epoch (KAFKA-17754).
 - Produce v12 does not use an epoch that earlier versions have used: the first transaction after an
@@ -118,6 +120,9 @@ class ClientProtocolChecks:
         self._added: set[TopicPartition] = set()
         self._ending = False
         self._aborting = False
+        self._ends = 0
+        self.has_refused_commit: bool = False
+        """Whether the last EndTxn, the first of its transaction, was a commit that was refused."""
         self._is_fenced = False
         self._backoff_s = backoff_s
         self._pauses_until = -inf
@@ -138,7 +143,7 @@ class ClientProtocolChecks:
 
     def on_begin(self) -> None:
         """Handle the beginning of a transaction; the one before may have needed no EndTxn."""
-        self._refused = 0
+        self._refused = self._ends = 0
 
     def on_call(self) -> None:
         """Handle a call from outside of a producer: one that was cancelled leaves no pause."""
@@ -175,6 +180,8 @@ class ClientProtocolChecks:
                 self._complain(f"{self._name} commits although an addition got {self._refused}")
             self._ending = True
             self._aborting = not request.committed
+            self._ends += 1
+            self.has_refused_commit = False
 
     def on_answer(self, answer: Message, asked: _Asked) -> None:
         """Handle a response that the process has received completely."""
@@ -188,7 +195,9 @@ class ClientProtocolChecks:
             self._identity = ProducerIdentity(answer.producer_id, answer.producer_epoch)
             self._begin_anew()
         elif isinstance(answer, EndTxnResponse):
-            nothing_was_open = self._aborting and answer.error_code == InvalidTxnStateError.code
+            is_wrong_state = answer.error_code == InvalidTxnStateError.code
+            nothing_was_open = self._aborting and is_wrong_state
+            self.has_refused_commit = is_wrong_state and not self._aborting and self._ends == 1
             if answer.error_code and not nothing_was_open:
                 return
             if answer.producer_id >= 0 and self._has_producer:
@@ -221,7 +230,7 @@ class ClientProtocolChecks:
     def _begin_anew(self) -> None:
         self._added.clear()
         self._ending = False
-        self._refused = 0
+        self._refused = self._ends = 0
         self._spent |= self._in_doubt
 
     def _check_produce(self, header: RequestHeader) -> None:
