@@ -156,3 +156,17 @@ def unsupported_versions(engine: ProducerEngine, now: float) -> Iterator[str]:
             lowest, highest = versions.ranges.get(key or 0, (0, -1))
             if key is not None and not lowest <= request.version <= highest:
                 yield f"{key.name} v{request.version} is sent to node {link.node.id}"
+
+
+def older_features_count(engine: ProducerEngine, now: float) -> Iterator[str]:
+    """The level of transaction.version, if it is not that of the newest features received."""
+    client = engine.client
+    known = [each.versions for each in client._links() if each.versions is not None]
+    if engine.transactions is None or not known:
+        return
+    newest = max(known, key=lambda versions: versions.features_epoch)
+    level = newest.features.get("transaction.version", 0)
+    if not all(each.has_transactions_v2 for each in known):
+        level = min(level, 1)
+    if client.transaction_version() != level:
+        yield f"transaction.version is {level}, {client.transaction_version()} counts"

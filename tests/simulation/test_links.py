@@ -18,6 +18,7 @@ from simulation.links import (
     dialed_too_long,
     earlier_dials_count,
     not_dialed,
+    older_features_count,
     unsupported_versions,
 )
 
@@ -205,3 +206,27 @@ def test_a_request_in_a_version_that_the_broker_lacks_is_found_out(
     link = SimpleNamespace(_connection=connection, versions=versions, node=SimpleNamespace(id=7))
     engine: Any = SimpleNamespace(client=SimpleNamespace(_links=lambda: [link]))
     assert len(list(unsupported_versions(engine, 1.0))) == found
+
+
+@pytest.mark.parametrize(
+    ("level", "has_v2", "counts", "found"),
+    [(2, True, 2, 0), (2, True, 1, 1), (0, True, 2, 1), (2, False, 1, 0), (2, False, 2, 1)],
+)
+def test_older_features_that_count_are_found_out(
+    level: int, has_v2: bool, counts: int, found: int
+) -> None:
+    links = [
+        SimpleNamespace(
+            versions=SimpleNamespace(
+                features={"transaction.version": each},
+                features_epoch=epoch,
+                has_transactions_v2=has_v2,
+            )
+        )
+        for each, epoch in [(level, 5), (1, 4)]
+    ]
+    client = SimpleNamespace(_links=lambda: links, transaction_version=lambda: counts)
+    engine: Any = SimpleNamespace(client=client, transactions=Mock())
+    assert len(list(older_features_count(engine, 1.0))) == found
+    engine.transactions = None
+    assert not list(older_features_count(engine, 1.0))

@@ -30,6 +30,7 @@ from aioproducer.wire.api_keys import ApiKey
 from simulation.ledger import Ledger
 from simulation.transactions.book import Outcome, TransactionBook, TransactionEntry
 from simulation.transactions.calm import (
+    begin_after_a_downgrade,
     begin_while_refused,
     commit_amid_a_bulk_call,
     commit_before_abort,
@@ -399,3 +400,30 @@ def test_a_commit_amid_a_bulk_call_is_found_out(
     entry: Any = SimpleNamespace(topic="t")
     _run(commit_amid_a_bulk_call(actor, entry, ledger))
     assert (sent, len(ledger.false_reports)) == ([entry, -1], found)
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "found"), [(True, True, 1), (True, False, 0), (False, False, 0)]
+)
+def test_a_downgrade_that_is_not_noticed_is_found_out(
+    before: bool, after: bool, found: int
+) -> None:
+    ledger, calls, sent = Ledger(), _Calls(v2=before), []
+    levels: list[int] = []
+
+    async def send(entry: object) -> None:
+        sent.append(entry)
+        calls.engine.transactions.manager.uses_v2 = after
+
+    actor: Any = SimpleNamespace(
+        producer=calls,
+        entry=calls.entry,
+        contents=SimpleNamespace(send=send),
+        calm_transaction=calls.calm_transaction,
+    )
+    cluster = SimpleNamespace(set_transaction_version=levels.append)
+    world: Any = SimpleNamespace(cluster=cluster, brokers={})
+    entries: Any = [object(), object()]
+    _run(begin_after_a_downgrade(actor, entries, world, ledger))
+    assert (levels, sent) == (([0], entries) if before else ([], []))
+    assert len(ledger.false_reports) == found

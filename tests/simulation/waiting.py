@@ -30,7 +30,12 @@ from aioproducer.net.connection import IdleConnectionError
 from aioproducer.wire.messages.produce import ProduceRequest
 from aioproducer.wire.messages.sasl_handshake import SaslHandshakeRequest
 from simulation.consistency import LoginCounts, WaitCounts
-from simulation.links import Dials, earlier_dials_count, unsupported_versions
+from simulation.links import (
+    Dials,
+    earlier_dials_count,
+    older_features_count,
+    unsupported_versions,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -947,6 +952,7 @@ _RULES = (
     _pauses_too_long,
     earlier_dials_count,
     unsupported_versions,
+    older_features_count,
     _planned_late,
     _absent_and_not_wanted,
     _refreshed_late,

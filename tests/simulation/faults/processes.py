@@ -7,6 +7,7 @@ producers or coordinators work.
 from __future__ import annotations
 
 import random
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Self
 
@@ -26,9 +27,17 @@ class AtSeat(Fault):
         return cls(at, rng.choice(sorted(shape.seats)))
 
 
+def reset_connections(world: World, node_ids: Iterable[int]) -> None:
+    """Reset the connections to these brokers."""
+    for node_id in node_ids:
+        for session in list(world.brokers[node_id].sessions):
+            session.kill()
+            session.connection.reset()
+
+
 @dataclass(frozen=True, slots=True)
 class TransactionUpgrade(Fault):
-    """The cluster's transaction version grows, and its brokers restart their connections."""
+    """The cluster's transaction version grows; all brokers but one restart their connections."""
 
     kind = "transaction upgrade"
 
@@ -38,10 +47,7 @@ class TransactionUpgrade(Fault):
         if cluster.transaction_version >= V2:
             return lambda: 0
         cluster.set_transaction_version(V2)
-        for broker in world.brokers.values():
-            for session in list(broker.sessions):
-                session.kill()
-                session.connection.reset()
+        reset_connections(world, sorted(world.brokers)[1:])
         return lambda: 1
 
     @classmethod

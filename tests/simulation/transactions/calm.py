@@ -7,12 +7,13 @@ Owns: what the busy part of a run makes too rarely. Not here: when a run makes t
     a late abort        another process aborts what was committed after it had found it open (V2)
     a refused row       a bulk call returns it as failed, so that only the commit can raise
     a bulk call         goes on while its transaction is committed, and has a row left
+    a downgrade         of transaction.version, which the producer learns with new connections
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from aioproducer.errors import AuthorizationError, KafkaError
@@ -25,6 +26,7 @@ from aioproducer.types import (
 )
 from aioproducer.wire.api_keys import ApiKey
 from simulation.faults.coordinators import FinalCoordinatorError
+from simulation.faults.processes import reset_connections
 from simulation.transactions.book import Outcome
 from simulation.transactions.outsider import SimAdmin
 
@@ -161,3 +163,23 @@ async def commit_amid_a_bulk_call(actor: Actor, entry: Entry, ledger: Ledger) ->
     await asyncio.gather(*calls, return_exceptions=True)
     if tx.outcome is Outcome.COMMITTED and not is_late:
         ledger.false_reports.append(f"{tx.label} is committed amid a bulk call with a row left")
+
+
+async def begin_after_a_downgrade(
+    actor: Actor, entries: Sequence[Entry], world: World, ledger: Ledger
+) -> None:
+    """Commit records after the cluster has given up V2: the second in a transaction of V1."""
+    transactions = actor.producer.engine.transactions
+    if transactions is None or not transactions.manager.uses_v2:
+        return
+    world.cluster.set_transaction_version(0)
+    reset_connections(world, sorted(world.brokers))
+    left = iter(entries)
+
+    async def fill(tx: TransactionEntry) -> None:
+        await actor.contents.send(next(left))
+
+    for _ in entries:
+        await actor.calm_transaction(fill)
+    if transactions.manager.uses_v2:
+        ledger.false_reports.append(f"{actor.entry.name} uses V2 after a downgrade")

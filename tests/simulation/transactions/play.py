@@ -21,6 +21,7 @@ from simulation.transactions.book import Outcome, TransactionEntry
 from simulation.transactions.caller import GaveUpError
 from simulation.transactions.calm import (
     LateAdmin,
+    begin_after_a_downgrade,
     begin_while_refused,
     commit_amid_a_bulk_call,
     commit_before_abort,
@@ -42,6 +43,7 @@ _MOST_READ = 60
 _SHARE_OF_FAILED, _SHARE_COMMITTED = 0.5, 0.5
 _SHARE_OF_BLOCKS, _SHARE_UNSEEN, _SHARE_PREPARED = 0.5, 0.3, 0.5
 """Of the transactions that are open when everything is closed."""
+_SHARE_DOWNGRADED = 0.5
 _LONG_TIMEOUT_S = 10.0
 _UNUSED_ID = "unused"
 
@@ -260,6 +262,11 @@ class TransactionalPlay:
         name = b"<amid a call/%s>" % actor.entry.name.encode()
         entry = Entry(name, -2, topic, 0, None, name, (), None, self._loop.time())
         await commit_amid_a_bulk_call(actor, entry, self._ledger)
+        if self._run.chance.of(f"downgrade by {actor.entry.name}").random() < _SHARE_DOWNGRADED:
+            names = [b"<downgraded %d/%s>" % (i, actor.entry.name.encode()) for i in range(2)]
+            now = self._loop.time()
+            entries = [Entry(name, -2, topic, 0, None, name, (), None, now) for name in names]
+            await begin_after_a_downgrade(actor, entries, self._run.world, self._ledger)
 
     async def _read_to_the_end(self, actor: Actor, most: int) -> bool:
         """Return whether it gets there; open transactions of dead processes delay it."""
