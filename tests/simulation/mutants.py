@@ -2440,6 +2440,51 @@ MUTANTS += (
     ),
 )
 
+TRANSACTIONAL_MUTANTS += (
+    Mutant(
+        "end a producer by a commit that is refused for the first time",
+        "core/transactions/coordinators.py",
+        "may_have_ended = contents.end_in_doubt if is_end else contents.may_have_ended",
+        "may_have_ended = contents.may_have_ended if is_end else contents.end_in_doubt",
+        transactional=True,
+    ),
+    Mutant(
+        "leave a transaction open at a close that no caller has seen prepared",
+        "core/transactions/manager.py",
+        "        if self.is_prepared:\n            return None\n",
+        "        if self.state is _S.PREPARED:\n            return None\n",
+        transactional=True,
+    ),
+    Mutant(
+        "commit a part of a bulk call",
+        "runtime/bulk/run.py",
+        "            if self._engine.transactions is not None:\n                # A commit",
+        "            if self._engine.transactions is None:\n                # A commit",
+        transactional=True,
+    ),
+    Mutant(
+        "wait for a coordinator that is no broker any more",
+        "core/transactions/coordinators.py",
+        "            return [CoordinatorUnreachable(request, gone)]\n",
+        "            return []\n",
+        transactional=True,
+    ),
+    Mutant(
+        "follow the oldest features of all connections",
+        "net/client.py",
+        "latest = max(known, key",
+        "latest = min(known, key",
+        transactional=True,
+    ),
+    Mutant(
+        "keep V2 in a cluster without it",
+        "core/transactions/manager.py",
+        "            if version is not None:\n                self._wants_v2",
+        "            if version:\n                self._wants_v2",
+        transactional=True,
+    ),
+)
+
 
 def hunt(mutant: Mutant, seeds: int) -> str | None:
     """The first seed that finds the mutant, with its oracles; None when none does."""
