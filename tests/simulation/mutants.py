@@ -1140,9 +1140,9 @@ TRANSACTIONAL_MUTANTS = tuple(
         (
             "let no call repeat a commit without an outcome",
             "runtime/tasks/transactions.py",
-            "        except TimeoutError:\n            raise self._timeout_of",
-            "        except TimeoutError:\n            self.manager.on_seen(operation)\n"
-            "            raise self._timeout_of",
+            "                raise self._timeout_of",
+            "                self.manager.on_seen(operation)\n"
+            "                raise self._timeout_of",
         ),
     )
 )

@@ -856,7 +856,7 @@ def test_a_block_that_is_given_up_and_lets_no_other_begin_is_found_out(
     assert len(ledger.false_reports) == found
 
 
-def test_a_first_commit_that_is_refused_is_told_from_one_that_may_have_worked() -> None:
+def test_a_first_commit_that_is_refused_differs_from_one_that_may_have_worked() -> None:
     refusal = EndTxnResponse(error_code=InvalidTxnStateError.code)
     process = _Process()
     process.is_given(1, 0)

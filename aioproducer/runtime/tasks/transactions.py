@@ -215,7 +215,8 @@ class TransactionTask(TurnTask):
             async with asyncio.timeout(self._timeout_s):
                 await self._done(operation)
         except TimeoutError:
-            raise self._timeout_of(operation.kind) from self.manager.coordinator_error
+            if not operation.done:  # after the loop was blocked, both may come at once
+                raise self._timeout_of(operation.kind) from self.manager.coordinator_error
         finally:
             self.seconds[operation.kind] += self._loop.time() - began
         self.manager.on_seen(operation)

@@ -91,6 +91,22 @@ def test_a_record_is_refused_while_its_open_batch_is_committed() -> None:
     perform(act, 1, linger_ms=20_000)
 
 
+def test_an_outcome_that_comes_together_with_the_end_of_the_wait_is_returned() -> None:
+    async def act(stage: Stage) -> None:
+        producer, transactions = stage.producer, stage.engine.transactions
+        assert transactions is not None
+        await producer.begin_transaction()
+        await producer.send_and_wait("t", b"x")
+        stage.broker.freeze()
+        # As after the loop was blocked: it reads the response, then runs the timer.
+        at = stage.loop.time() + producer.config.max_block_ms / 1000
+        stage.loop.call_at(at, transactions.manager.on_ended, None)
+        await producer.commit_transaction()
+        stage.broker.thaw()
+
+    perform(act, max_block_ms=1000)
+
+
 def test_the_time_in_calls_is_counted_from_zero() -> None:
     async def act(stage: Stage) -> None:
         producer = stage.producer
