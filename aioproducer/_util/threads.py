@@ -1,14 +1,17 @@
-"""Blocking calls outside the event loop's thread: `in_thread`; `OwnThreads` if they may hang."""
+"""Blocking calls outside the event loop's thread: `in_thread`; `OwnThreads` if they may hang.
+
+Also here: waits that signal handlers may make or interrupt (`released`, `OneTimeEvent`).
+"""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, suppress
 from contextvars import copy_context
 from functools import partial
-from threading import Thread
-from typing import ParamSpec, TypeVar
+from threading import Lock, Thread
+from typing import ParamSpec, Protocol, TypeVar
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -62,3 +65,58 @@ class OwnThreads:
             self._free.release()
             return call(*args, **named)
         return await future
+
+
+class Reentrant(AbstractContextManager[object], Protocol):
+    """A lock that its owner can take again, such as `threading.RLock()`."""
+
+    def acquire(self) -> bool:
+        """Take it."""
+
+    def release(self) -> None:
+        """Release it once; raise RuntimeError unless this thread has it."""
+
+
+@contextmanager
+def released(lock: Reentrant) -> Iterator[None]:
+    """Release a lock while this thread waits in the block.
+
+    It only has the lock in a signal handler that has interrupted the lock's block.
+    """
+    held = 0
+    with suppress(RuntimeError):
+        while True:
+            lock.release()
+            held += 1
+    try:
+        yield
+    finally:
+        for _ in range(held):
+            lock.acquire()
+
+
+class OneTimeEvent:
+    """An event that is set once, by one thread.
+
+    `threading.Event.set()` waits while a signal handler runs in the middle of another thread's
+    `wait()`, and the handler may wait for the thread that sets it.
+    """
+
+    __slots__ = ("_is_set", "_lock")
+
+    def __init__(self) -> None:
+        self._is_set = False
+        self._lock = Lock()
+        self._lock.acquire()
+
+    def set(self) -> None:
+        """Let all threads go on; no effect if it is called again."""
+        if not self._is_set:
+            self._is_set = True
+            self._lock.release()
+
+    def wait(self, timeout: float) -> bool:
+        """Return whether it is set, after at most `timeout` seconds."""
+        if self._lock.acquire(timeout=timeout):
+            self._lock.release()
+        return self._is_set

@@ -8,12 +8,12 @@ Invariants
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from aioproducer._util.arguments import timeout_of
 from aioproducer._util.clock import Deadline
+from aioproducer._util.threads import OneTimeEvent
 from aioproducer.errors import KafkaError
 from aioproducer.types import RecordMetadata, TopicPartition
 
@@ -105,14 +105,14 @@ class DeliveryHandle:
                 raise TimeoutError(f"no outcome within {timeout} s; the record goes on")
             self._thread.check_alive()
 
-    def _done_event(self) -> threading.Event:
+    def _done_event(self) -> OneTimeEvent:
         """Return the event that all waiting threads share: repeated waits add no callbacks."""
         self._thread.check_may_wait()
         with self._thread.lock:
-            event: threading.Event | None = getattr(self, "_event", None)
+            event: OneTimeEvent | None = getattr(self, "_event", None)
             if event is not None:
                 return event
-            event = self._event = threading.Event()
+            event = self._event = OneTimeEvent()
         self._watch(lambda _: event.set())
         return event
 

@@ -4,7 +4,8 @@ Invariants
 - Every wait checks every `_CHECK_INTERVAL_S` whether the thread runs: a dead loop blocks no caller.
   A loop that does not turn blocks none for longer than its `stall_timeout_s`: a callback or a log
   handler may wait for a lock that the caller holds.
-- `lock` can be taken again by its owner, since a signal handler may send in the middle of a send.
+- `lock` can be taken again by its owner, since a signal handler may send in the middle of a send. A
+  handler that waits, as by `flush()`, releases it meanwhile: the loop may need it.
 - An interrupted wait cancels its coroutine, unless the call says that it must go on.
 - With gevent and eventlet, all threads are one thread of the system, in which one loop can run: the
   first `LoopThread` is the host of the others, and its loop ends after all of them have ended.
@@ -20,13 +21,13 @@ import warnings
 from collections.abc import Callable, Coroutine
 from concurrent.futures import CancelledError, Future
 from concurrent.futures import wait as wait_for_futures
-from contextlib import AbstractContextManager
 from math import inf
 from typing import Any, TypeVar
 
 from aioproducer import errors
 from aioproducer._util import log
 from aioproducer._util.clock import SystemClock, use_system_clock
+from aioproducer._util.threads import OneTimeEvent, Reentrant, released
 from aioproducer.config import ProducerConfig
 from aioproducer.runtime.tasks.closing import silence, tasks_named
 from aioproducer.types import Persistence
@@ -95,7 +96,7 @@ class LoopThread:
     """
 
     def __init__(self, name: str, *, stall_timeout_s: float = inf) -> None:
-        self.lock: AbstractContextManager[object] = threading.RLock()
+        self.lock: Reentrant = threading.RLock()
         self.forked: bool = False
         self._loop: asyncio.AbstractEventLoop | None = None
         self._end: asyncio.Event | None = None
@@ -185,7 +186,9 @@ class LoopThread:
 
     def outcome_of(self, future: Future[T]) -> T:
         """Wait for what was begun; raise if the thread ends before."""
-        while not self.wait(lambda limit: bool(wait_for_futures((future,), limit).done), None):
+        done = OneTimeEvent()
+        future.add_done_callback(lambda _: done.set())
+        while not self.wait(done.wait, None):
             self.check_alive()
         try:
             return future.result()
@@ -219,7 +222,8 @@ class LoopThread:
     def wait(self, waiting: Callable[[float], bool], timeout: float | None) -> bool:
         """Wait once with `waiting(seconds)`, at most until the next check of the loop."""
         limit = _CHECK_INTERVAL_S if timeout is None else max(0.0, min(timeout, _CHECK_INTERVAL_S))
-        is_over = waiting(limit)
+        with released(self.lock):
+            is_over = waiting(limit)
         if not is_over:
             self._check_turns()
         return is_over

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import threading
 from collections.abc import AsyncIterator, Iterable
+from contextlib import suppress
 from functools import partial
 from itertools import islice
+from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -23,7 +24,9 @@ class BlockReader:
     def __init__(self, thread: LoopThread, items: Iterable[Item]) -> None:
         self._thread = thread
         self._items = items
-        self._room = threading.Semaphore(_BLOCKS)
+        self._room: SimpleQueue[None] = SimpleQueue()  # no semaphore, see `OneTimeEvent`
+        for _ in range(_BLOCKS):
+            self._room.put(None)
         self._blocks: asyncio.Queue[list[Item] | Exception | None] = asyncio.Queue()
         self._ended = False
 
@@ -39,7 +42,7 @@ class BlockReader:
                 end = error
             if not block:
                 break
-            while not self._thread.wait(lambda s: self._room.acquire(timeout=s), None):
+            while not self._thread.wait(self._has_room, None):
                 self._thread.check_alive()
             self._thread.post(partial(self._blocks.put_nowait, block))
         self._thread.post(lambda: self._blocks.put_nowait(end))
@@ -47,12 +50,18 @@ class BlockReader:
     def end(self) -> None:
         """Stop reading, as the sending has ended."""
         self._ended = True
-        self._room.release()
+        self._room.put(None)
 
     async def blocks(self) -> AsyncIterator[list[Item]]:
         """Yield the blocks; raise what the items raise."""
         while isinstance(block := await self._blocks.get(), list):
             yield block
-            self._room.release()
+            self._room.put(None)
         if block is not None:
             raise block
+
+    def _has_room(self, seconds: float) -> bool:
+        with suppress(Empty):
+            self._room.get(timeout=seconds)
+            return True
+        return False

@@ -13,12 +13,12 @@ Invariants
 from __future__ import annotations
 
 import asyncio
-import threading
 from collections import deque
 from typing import TYPE_CHECKING
 
 from aioproducer import errors
 from aioproducer._util.clock import Deadline
+from aioproducer._util.threads import OneTimeEvent
 from aioproducer.blocking.handle import DeliveryHandle, Refused, RefusedGroup
 from aioproducer.core.batching.batch import RecordParts
 from aioproducer.metrics.totals import FailedBatch
@@ -48,7 +48,7 @@ class _Waiter:
     def __init__(self, entry: Entry, size: int) -> None:
         self.entry = entry
         self.size = size
-        self.answered = threading.Event()
+        self.answered = OneTimeEvent()
 
 
 class SubmissionQueue:
@@ -93,6 +93,9 @@ class SubmissionQueue:
                 if not self._awake:
                     self._thread.post(self._more.set)
                     self._awake = True
+                if self._closed and entry in self._pending:  # by a signal handler in between
+                    self._pending.remove(entry)
+                    raise errors.ProducerClosedError
                 return
             if self._thread.is_here:
                 raise errors.BufferFullError(

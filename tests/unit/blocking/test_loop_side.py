@@ -12,11 +12,14 @@ import pytest
 from aioproducer.blocking.handle import DeliveryHandle
 from aioproducer.blocking.loop_side import LoopSideProducer
 from aioproducer.blocking.loop_thread import LoopThread
+from aioproducer.blocking.submission_queue import SubmissionQueue
 from aioproducer.config import ProducerConfig
-from aioproducer.errors import RecordsFailedError
+from aioproducer.errors import ProducerClosedError, RecordsFailedError
 
 
-def _loop_side(has_memory: asyncio.Event, flush: Callable[..., object]) -> LoopSideProducer:
+def _loop_side(
+    has_memory: asyncio.Event, flush: Callable[..., object], thread: LoopThread | None = None
+) -> LoopSideProducer:
     """Return one whose records all wait for memory."""
 
     async def append(parts: object) -> object:
@@ -32,7 +35,7 @@ def _loop_side(has_memory: asyncio.Event, flush: Callable[..., object]) -> LoopS
         ),
     )
     producer: Any = SimpleNamespace(_usable=lambda: engine, flush=flush)
-    return LoopSideProducer(producer, LoopThread("test"))
+    return LoopSideProducer(producer, thread or LoopThread("test"))
 
 
 def _hand_over(loop_side: LoopSideProducer) -> DeliveryHandle:
@@ -75,3 +78,24 @@ async def test_a_flush_that_times_out_before_the_hand_over_raises_failures() -> 
     has_memory.set()
     loop_side.submissions.refuse_new()
     await loop_side.submissions.ended(None)
+
+
+class _Interrupted(LoopThread):
+    """The thread of a producer that a signal handler closes in the middle of `put`."""
+
+    submissions: SubmissionQueue
+
+    def post(self, callback: Callable[[], object]) -> bool:
+        """Close, as the loop does when the handler's `close()` has come to it."""
+        self.submissions.refuse_new()
+        return False
+
+
+async def test_a_record_is_refused_if_a_signal_handler_closes_the_producer_meanwhile() -> None:
+    thread = _Interrupted("test")
+    loop_side = _loop_side(asyncio.Event(), lambda: None, thread)
+    thread.submissions = loop_side.submissions
+    with pytest.raises(ProducerClosedError):
+        _hand_over(loop_side)
+    await loop_side.submissions.ended(None)
+    assert loop_side.submissions.undrained() == 0

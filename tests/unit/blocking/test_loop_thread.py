@@ -41,6 +41,15 @@ def test_a_call_ends_although_the_thread_waits_for_the_callers_lock(thread: Loop
     assert thread.call(_return(2)) == 2
 
 
+def test_a_call_of_a_signal_handler_within_the_block_of_the_lock_ends(thread: LoopThread) -> None:
+    async def take() -> int:
+        with thread.lock:
+            return 1
+
+    with thread.lock:  # as `send()` has when the handler interrupts it
+        assert thread.call(take()) == 1
+
+
 def test_a_call_given_up_while_the_thread_is_blocked_says_that_it_may_take_effect(
     thread: LoopThread,
 ) -> None:

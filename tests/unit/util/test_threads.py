@@ -9,7 +9,7 @@ from contextvars import ContextVar
 
 import pytest
 
-from aioproducer._util.threads import OwnThreads, in_thread
+from aioproducer._util.threads import OneTimeEvent, OwnThreads, in_thread, released
 
 setting: ContextVar[str] = ContextVar("setting")
 
@@ -93,3 +93,43 @@ def test_a_loop_that_ends_does_not_wait_for_a_call_in_an_own_thread() -> None:
     asyncio.run(give_up())
     assert not hangs.is_set()
     hangs.set()
+
+
+def test_lock_is_free_while_its_owner_waits_and_as_often_taken_afterwards() -> None:
+    lock = threading.RLock()
+
+    def is_free() -> bool:
+        taken = lock.acquire(blocking=False)
+        if taken:
+            lock.release()
+        return taken
+
+    with ThreadPoolExecutor(1) as other, lock, lock:
+        with released(lock):
+            assert other.submit(is_free).result()
+        assert not other.submit(is_free).result()
+        lock.release()
+        assert not other.submit(is_free).result()
+        lock.acquire()
+
+
+def test_lock_that_another_thread_has_is_not_released() -> None:
+    lock = threading.RLock()
+
+    def is_free() -> bool:
+        with released(lock):
+            return lock.acquire(blocking=False)
+
+    with ThreadPoolExecutor(1) as other, lock:
+        assert not other.submit(is_free).result()
+
+
+def test_event_that_is_set_ends_every_wait() -> None:
+    event = OneTimeEvent()
+    assert not event.wait(0)
+    with ThreadPoolExecutor(2) as others:
+        waits = [others.submit(event.wait, 10.0) for _ in range(2)]
+        event.set()
+        assert all(wait.result() for wait in waits)
+    event.set()
+    assert event.wait(0)
