@@ -3,8 +3,9 @@
 The loop's thread adds them in the order of acknowledgement, those of a batch together; `serve()`
 calls the callbacks in the thread that called it, and in no other.
 
-Invariant: what is counted and what is kept here agree, also after a KeyboardInterrupt, which Python
-raises after a call, but not between other instructions. Otherwise a later `flush()` would not end.
+Invariant: what is counted and what is kept here agree, also after a KeyboardInterrupt and while a
+signal handler polls. Python raises the one and runs the other after a call, but not between other
+instructions. Otherwise a later `flush()` would not end.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from aioproducer._util import log
 from aioproducer._util.clock import Deadline, SystemClock
+from aioproducer._util.threads import Reentrant, released
 from aioproducer.compat.confluent import _errors as errors
 from aioproducer.compat.confluent._translation import reported, translated
 from aioproducer.compat.confluent.message import (
@@ -109,7 +111,9 @@ class Reports:
         silent: How many records without a callback the next `serve()` returns.
     """
 
-    def __init__(self, error_cb: Any, max_records: int, max_bytes: int) -> None:
+    def __init__(
+        self, error_cb: Any, max_records: int, max_bytes: int, lock: Reentrant | None = None
+    ) -> None:
         self.only_errors: bool = False
         self.count: int = 0
         self.bytes: int = 0
@@ -121,7 +125,7 @@ class Reports:
         self._log = log.RateLimitedLog(_log)
         self.silent: int = 0
         self._has_ended = False
-        self._lock = threading.RLock()  # a signal handler may produce as well
+        self._lock = lock or threading.RLock()  # a signal handler may produce as well
         self._waiting: list[threading.Lock] = []
 
     # -- in the threads that produce and poll ----------------------------------------------------
@@ -161,13 +165,13 @@ class Reports:
             with self._lock:
                 if not self.ready:  # another thread polls as well
                     break
-                report = self.ready[0]
-                failed = report.record if isinstance(report, Failure) else None
-                if not isinstance(report, Group):
-                    del self.ready[0]  # not `popleft()`, see the module
-                    if failed is not None:
+                report: Any = self.ready[0]
+                kind = report.__class__
+                if kind is not Group:  # no calls up to the end, see the module
+                    del self.ready[0]
+                    if kind is Failure:
                         self.count -= 1
-                        self.bytes -= failed.size
+                        self.bytes -= report[0][6]
             if isinstance(report, Group):
                 served += self._serve_group(report)
             else:
@@ -210,7 +214,8 @@ class Reports:
             while not self.ready and not self.silent and not (enough and enough()):
                 if deadline.is_over:
                     return
-                wakened.acquire(timeout=deadline.within(_POLL_S))
+                with released(self._lock):
+                    wakened.acquire(timeout=deadline.within(_POLL_S))
         finally:
             with suppress(ValueError):
                 self._waiting.remove(wakened)

@@ -91,13 +91,15 @@ class Producer:
         self._own_on_delivery = settings.on_delivery
         self._own_limit = settings.config.max_request_size
         self._own_transactional = settings.config.transactional_id is not None
-        self._own_reports = Reports(settings.error_cb, settings.max_records, settings.max_bytes)
-        self._own_reports.only_errors = settings.only_errors
-        self._own_clock = Clock(settings, self._own_reports)
         self._own_thread = LoopThread(
             f"aioproducer {settings.config.client_id}",
             stall_timeout_s=stall_timeout(settings.config),
         )
+        self._own_reports = Reports(
+            settings.error_cb, settings.max_records, settings.max_bytes, self._own_thread.lock
+        )
+        self._own_reports.only_errors = settings.only_errors
+        self._own_clock = Clock(settings, self._own_reports)
         self._own_thread.warns = False  # as confluent-kafka
         with translating():
             self._own_thread.start()

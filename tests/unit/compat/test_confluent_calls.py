@@ -710,3 +710,40 @@ def test_flush_ends_wherever_an_interrupt_has_ended_poll(cluster: ThreadedCluste
             break
     assert after > 5
     producer.close()
+
+
+@pytest.mark.parametrize("topic", ["one", "no topic"])
+def test_signal_handler_may_flush_wherever_it_interrupts_produce_and_poll(
+    cluster: ThreadedCluster, topic: str
+) -> None:
+    """Python runs a handler at the start of a function and after a call of one in C."""
+    left = 0
+    counts: list[int] = []
+
+    def interrupt(frame: types.FrameType, event: str, argument: object) -> None:
+        nonlocal left
+        left -= event in ("call", "c_return")
+        if not left:
+            sys.setprofile(None)
+            counts.append(producer.flush(WAIT_S))
+
+    seen: list[str] = []
+    producer = Producer({"bootstrap.servers": cluster.bootstrap_servers})
+    for attempt in range(1, 1000):
+        producer.produce(topic, "without a callback")
+        for value in ("first", "second"):
+            producer.produce(topic, value, on_delivery=lambda _, m: seen.append(m.value()))
+        while not producer._own_reports.ready:
+            pass
+        left = attempt
+        sys.setprofile(interrupt)
+        producer.produce(topic, "third", on_delivery=lambda _, m: seen.append(m.value()))
+        producer.poll(0)
+        sys.setprofile(None)
+        assert producer.flush(WAIT_S) == 0
+        assert len(seen) == 3 * attempt
+        if left > 0:
+            break
+    assert counts == [0] * (attempt - 1)
+    assert len(counts) > 10
+    producer.close()
