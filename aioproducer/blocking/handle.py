@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from aioproducer._util.arguments import timeout_of
 from aioproducer._util.clock import Deadline
-from aioproducer._util.threads import OneTimeEvent
+from aioproducer._util.threads import OneTimeEvent, Reentrant
 from aioproducer.errors import KafkaError
 from aioproducer.types import RecordMetadata, TopicPartition
 
@@ -72,6 +72,11 @@ class DeliveryHandle:
             callback(self)
         else:
             self._watch(lambda _: callback(self))
+
+    @property
+    def _lock(self) -> Reentrant:
+        """The lock of its producer, held for some instructions at a time."""
+        return self._thread.lock
 
     @property
     def is_handed_over(self) -> bool:

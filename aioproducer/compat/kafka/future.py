@@ -13,7 +13,7 @@ from typing import Any, Protocol, Self, cast
 
 from aioproducer._util import log
 from aioproducer._util.clock import Deadline
-from aioproducer._util.forks import at_fork
+from aioproducer._util.threads import OneTimeEvent, Reentrant, released
 from aioproducer.compat._forwarding import forwarded
 from aioproducer.compat.kafka import _errors as errors
 from aioproducer.compat.kafka._structs import RecordMetadata, metadata_of
@@ -24,17 +24,7 @@ from aioproducer.types import RecordMetadata as OwnMetadata
 __all__ = ["FutureRecordMetadata"]
 
 _log = log.get("producer")
-_lock = threading.RLock()
-"""Held for some instructions at a time; a lock for each record would cost more."""
-
-
-def _after_fork_in_child() -> None:
-    """Replace the lock, which a thread that does not exist here may have held."""
-    global _lock
-    _lock = threading.RLock()
-
-
-at_fork(after_in_child=_after_fork_in_child)
+_POLL_S = 1.0
 
 Outcome = tuple[RecordMetadata | None, Exception | None]
 Step = Callable[[Outcome], object]
@@ -42,6 +32,10 @@ Step = Callable[[Outcome], object]
 
 class Handle(Protocol):
     """The part of a delivery that a future needs; `DeliveryHandle` is one."""
+
+    @property
+    def _lock(self) -> Reentrant:
+        """The lock of its producer, held for some instructions at a time."""
 
     def done(self) -> bool:
         """Return whether the outcome is known."""
@@ -81,7 +75,7 @@ class FutureRecordMetadata:
         self._produce_future = choice  # OpenTelemetry reads `topic_partition` of it
         self._header_size = header_size
         self._steps: list[Step] | None = None
-        self._ran: threading.Event | None = None
+        self._ran: OneTimeEvent | None = None
         self._runner: int | None = None
 
     @property
@@ -127,7 +121,9 @@ class FutureRecordMetadata:
                 f"Timeout after waiting for {timeout} secs."
             )
         if self._ran is not None and self._runner != threading.get_ident():
-            self._ran.wait(deadline.left())
+            with released(self._handle._lock):
+                while not self._ran.wait(deadline.within(_POLL_S)) and not deadline.is_over:
+                    pass
         value, exception = self._known()
         if exception is not None:
             raise exception
@@ -174,14 +170,14 @@ class FutureRecordMetadata:
         return metadata_of(self._handle.result(), self._header_size), None
 
     def _add(self, step: Step) -> Self:
-        with _lock:
+        with self._handle._lock:
             if self._steps is not None:
                 self._steps.append(step)
                 return self
             first = not self._handle.done()
             if first:
                 self._steps = [step]
-                self._ran = threading.Event()
+                self._ran = OneTimeEvent()
         if first:
             self._handle.add_done_callback(self._run)
         else:
@@ -191,7 +187,7 @@ class FutureRecordMetadata:
     def _run(self, _: object) -> None:
         self._runner = threading.get_ident()
         while True:
-            with _lock:
+            with self._handle._lock:
                 steps = self._steps
                 if not steps:
                     self._steps = None
@@ -215,6 +211,7 @@ class Failed:
     """The substitute for the handle of a record that was refused when it was sent."""
 
     def __init__(self, error: KafkaError) -> None:
+        self._lock: Reentrant = threading.RLock()
         self._error = error
 
     def done(self) -> bool:

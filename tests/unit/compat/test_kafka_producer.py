@@ -12,9 +12,11 @@ import subprocess
 import sys
 import threading
 import time
+import types
 import warnings
 from collections import namedtuple
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy
@@ -24,10 +26,8 @@ from support.waiting import until
 from aioproducer.compat import kafka as ours
 from aioproducer.compat.kafka import KafkaProducer, Partitioner
 from aioproducer.compat.kafka import _errors as errors
-from aioproducer.compat.kafka import future as futures
 from aioproducer.compat.kafka._settings import producer_config
 from aioproducer.config import ProducerConfig
-from aioproducer.errors import KafkaError
 from aioproducer.testing import ThreadedCluster
 
 with warnings.catch_warnings():
@@ -82,18 +82,21 @@ def test_metadata_is_kafka_pythons_named_tuple(producer: KafkaProducer) -> None:
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork()")
 @pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
-def test_callback_is_added_in_a_child_that_was_forked_while_a_thread_added_one() -> None:
-    holder = threading.Thread(target=futures._lock.acquire)  # which does not exist in the child
-    holder.start()
-    holder.join()
-    child = os.fork()
-    if child == 0:
-        signal.alarm(10)
-        seen: list[object] = []
-        failed = futures.FutureRecordMetadata(futures.Failed(KafkaError("refused")), 0)
-        failed.add_errback(seen.append)
-        os._exit(len(seen))
-    futures._after_fork_in_child()  # here, too, the thread has ended with the lock
+def test_callback_is_added_in_a_child_that_was_forked_while_a_thread_added_one(
+    producer: KafkaProducer,
+) -> None:
+    future = producer.send("t", b"v")
+    future.get(WAIT_S)
+    # In a thread that does not exist in the child.
+    with ThreadPoolExecutor(1) as holder:
+        holder.submit(future._handle._lock.acquire).result()
+        child = os.fork()
+        if child == 0:
+            signal.alarm(10)
+            seen: list[object] = []
+            future.add_callback(seen.append)
+            os._exit(len(seen))
+        holder.submit(future._handle._lock.release).result()
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 1
 
 
@@ -107,6 +110,36 @@ def test_callbacks_run_in_order_and_before_get_returns(producer: KafkaProducer) 
     assert seen == [("first", metadata), ("second", metadata)]
     future.add_callback(seen.append)
     assert seen[2:] == [metadata]
+
+
+def test_signal_handler_may_flush_wherever_it_interrupts_send_and_get(
+    producer: KafkaProducer,
+) -> None:
+    """Python runs a handler at the start of a function and after a call of one in C."""
+    left = 0
+    handled: list[None] = []
+
+    def interrupt(frame: types.FrameType, event: str, argument: object) -> None:
+        nonlocal left
+        left -= event in ("call", "c_return")
+        if not left:
+            sys.setprofile(None)
+            producer.flush(WAIT_S)
+            handled.append(None)
+
+    seen: list[Any] = []
+    producer.send("one", b"v").get(WAIT_S)
+    for attempt in range(1, 1000):
+        left = attempt
+        sys.setprofile(interrupt)
+        future = producer.send("one", b"v").add_callback(seen.append).add_callback(seen.append)
+        metadata = future.get(WAIT_S)
+        sys.setprofile(None)
+        assert seen == [metadata, metadata]
+        seen.clear()
+        if left > 0:
+            break
+    assert len(handled) == attempt - 1 > 20
 
 
 def test_callbacks_have_run_when_flush_returns(producer: KafkaProducer) -> None:
