@@ -19,6 +19,7 @@ from collections import defaultdict
 from collections.abc import Callable, Coroutine, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from types import FrameType
 from typing import Any, TypeVar
 
 import pytest
@@ -308,6 +309,33 @@ def test_a_callback_may_send_but_not_wait(producer: Producer) -> None:
     late: list[DeliveryHandle] = []
     again.add_done_callback(late.append)
     assert late == [again]
+
+
+def test_a_signal_handler_may_flush_wherever_it_interrupts_a_send_and_its_wait(
+    producer: Producer,
+) -> None:
+    """Python runs a handler at the start of a function and after a call of one in C."""
+    left = 0
+    handled: list[int] = []
+
+    def interrupt(frame: FrameType, event: str, argument: object) -> None:
+        nonlocal left
+        left -= event in ("call", "c_return")
+        if not left:
+            sys.setprofile(None)
+            handled.append(producer.flush(WAIT_S))
+
+    producer.send_and_wait("t", b"0")
+    for attempt in range(1, 1000):
+        left = attempt
+        sys.setprofile(interrupt)
+        metadata = producer.send_and_wait("t", b"v")
+        sys.setprofile(None)
+        assert metadata.offset == attempt
+        if left > 0:
+            break
+    assert handled == [0] * (attempt - 1)
+    assert len(handled) > 20
 
 
 def test_a_result_is_waited_for_no_longer_than_the_timeout(
