@@ -60,12 +60,8 @@ class SourcePosition:
             KafkaConnectionError: `start(wait=False)` has not come to its end within `max_block_ms`.
             UnsupportedVersionError: the brokers are older than Kafka 2.5.
         """
-        from aioproducer.transaction_admin import TransactionAdmin
-
-        await producer._usable().wait_until_started()
         place = TopicPartition(self.topic, self.partition)
-        async with TransactionAdmin(producer.config) as admin:
-            return (await admin.committed_offsets(self.group_id, [place])).get(place)
+        return await producer._committed_offset(self.group_id, place)
 
     async def write(
         self, transaction: Transaction, offset: int, metadata: str | None = None

@@ -173,6 +173,16 @@ class TransactionsMixin(ProducerLifecycle):
             await self._engine.wait_until_started()
         return await transactions.begin()
 
+    async def _committed_offset(
+        self, group: str, place: TopicPartition
+    ) -> OffsetAndMetadata | None:
+        """Return a group's offset once older producers of the transactional id are fenced."""
+        from aioproducer.transaction_admin import TransactionAdmin  # heavy
+
+        await self._usable().wait_until_started()
+        async with TransactionAdmin(self._config) as admin:
+            return (await admin.committed_offsets(group, [place])).get(place)
+
     def _committing(self) -> TransactionTask:
         """Return the transactions for a commit; after the producer's end if one has an outcome."""
         task = self._transaction_task

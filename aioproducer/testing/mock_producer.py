@@ -388,6 +388,14 @@ class MockProducer(Producer):
 
     # -- private ---------------------------------------------------------------------------------
 
+    async def _committed_offset(
+        self, group: str, place: TopicPartition
+    ) -> OffsetAndMetadata | None:
+        """Return the offset that the last of the committed transactions has written."""
+        self._running()
+        found = (each.get(group, {}).get(place) for each in reversed(self.sent_offsets))
+        return next((offset for offset in found if offset is not None), None)
+
     def _transactions(self) -> TransactionTask:
         self._running()
         if self._mock_transactions is None:

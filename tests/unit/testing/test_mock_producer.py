@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from aioproducer import Producer, Record, TopicPartition
+from aioproducer import Producer, Record, SourcePosition, TopicPartition
 from aioproducer.errors import (
     BufferExhaustedError,
     DeliveryTimeoutError,
@@ -303,6 +303,19 @@ async def test_errors_are_raised_by_the_calls_they_are_scripted_for() -> None:
     with pytest.raises(KafkaTimeoutError):
         await failing.start()
     assert failing.closed
+
+
+async def test_a_source_position_is_that_of_the_last_committed_transaction() -> None:
+    position = SourcePosition("job", "t")
+    async with MockProducer(transactional_id="job") as producer:
+        assert await position.read(producer) is None
+        for offset in (1, 2):
+            async with producer.transaction() as tx:
+                await position.write(tx, offset, "file")
+        await producer.begin_transaction()
+        await producer.send_offsets_to_transaction({TopicPartition("t", 0): 3}, "job")
+        await producer.abort_transaction()
+        assert await position.read(producer) == OffsetAndMetadata(2, "file")
 
 
 async def test_a_transaction_enters_the_history_when_it_commits() -> None:
