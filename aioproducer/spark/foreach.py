@@ -92,8 +92,8 @@ def batch_writer(
     return _BatchWriter(dict(options), parsed, job, (max_rows, max_bytes), on_batch)
 
 
-_last_of: dict[tuple[str | None, ...], tuple[DataFrame, int]] = {}
-"""The last micro-batch of each query, whichever of its writers has written it."""
+_last_of: dict[tuple[str | None, ...], tuple[DataFrame, int, str | None]] = {}
+"""The last micro-batch of each query, whichever of its writers has written it, and Spark's id."""
 
 
 class _BatchWriter:
@@ -133,17 +133,21 @@ class _BatchWriter:
             report = self._by_tasks(frame, batch)
         report = report._replace(seconds=time.monotonic() - began)
         if self._job is not None:
-            _last_of[self._query] = frame, batch
+            _last_of[self._query] = frame, batch, _query_id(frame)
         if self._on_batch is not None:
             self._on_batch(report)
 
     def _refuse_other_rows(self, frame: DataFrame, batch: int) -> None:
         """Refuse other rows of a micro-batch that is written: they would be skipped."""
-        last, written = _last_of.get(self._query, (frame, None))
+        last, written, query = _last_of.get(self._query, (frame, None, None))
         if written != batch:
             return
         # A query that is started again has another session, and other plans for the same rows.
-        if _is_one_session(frame, last) and not frame.sameSemantics(last):
+        if _is_one_session(frame, last):
+            has_other_rows = not frame.sameSemantics(last)
+        else:
+            has_other_rows = _query_id(frame) != query
+        if has_other_rows:
             raise IllegalStateError(
                 f"micro-batch {batch} of query {self._job!r} is written already, and a second call "
                 "with other rows of it would write nothing",
@@ -212,6 +216,14 @@ class _BatchWriter:
             # Queries that share this function call it in different threads at the same time.
             return {"job.id": f"{self._id}/{threading.get_ident()}"}
         return {}
+
+
+def _query_id(frame: DataFrame) -> str | None:
+    """Return Spark's id of the running query, which its checkpoint keeps; None with Connect."""
+    from aioproducer.spark.plan import QUERY_ID
+
+    context = getattr(frame.sparkSession, "sparkContext", None)
+    return None if context is None else context.getLocalProperty(QUERY_ID)
 
 
 def _is_one_session(frame: DataFrame, other: DataFrame) -> bool:

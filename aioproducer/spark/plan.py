@@ -29,6 +29,8 @@ from aioproducer.spark.pool import Kind, is_task_id
 from aioproducer.spark.wording import option_errors
 from aioproducer.transaction_admin import TransactionAdmin
 
+QUERY_ID: Final = "sql.streaming.queryId"
+"""Spark's local property with the id of a query, which its checkpoint keeps."""
 _TIMEOUT: Final = "transaction_timeout_ms"
 
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from aioproducer._checks.extras import required
 from aioproducer.errors import IllegalStateError
-from aioproducer.spark.plan import Epoch, SinkPlan, TaskPlace
+from aioproducer.spark.plan import QUERY_ID, Epoch, SinkPlan, TaskPlace
 from aioproducer.spark.task import abort, commit, freeze_modules, write_task
 
 with required(__name__, "spark"):
@@ -34,7 +34,6 @@ if TYPE_CHECKING:
 
 _End = Callable[["SinkPlan", int, Sequence["TaskReport | None"]], "QueryReport"]
 _BATCH = "streaming.sql.batchId"
-_QUERY = "sql.streaming.queryId"
 
 
 @dataclass
@@ -116,7 +115,7 @@ def _this_epoch() -> Epoch:
 
     context = TaskContext.get()
     batch = None if context is None else context.getLocalProperty(_BATCH)
-    query = None if context is None else context.getLocalProperty(_QUERY)
+    query = None if context is None else context.getLocalProperty(QUERY_ID)
     if batch is None or query is None:
         raise IllegalStateError("Spark gives this task no number of its micro-batch")
     return Epoch(int(batch), query)

@@ -183,6 +183,24 @@ def test_a_batch_is_written_once_whichever_way_it_is_written_first(
         assert report.transactions is not None and report.transactions.committed > 0
 
 
+def test_another_query_of_the_same_name_is_refused(
+    spark: Any, embedded: EmbeddedKafka, tmp_path: Path
+) -> None:
+    topic = embedded.topic()
+    options = {
+        "kafka.bootstrap.servers": embedded.servers,
+        "topic": topic,
+        "delivery.guarantee": "exactly-once",
+    }
+    write = batch_writer(options, query=topic)
+    put(spark, tmp_path / "in", 0, 10)
+    put(spark, tmp_path / "other", 10, 20)
+    run_batches(spark, tmp_path / "in", tmp_path / "cp", write)
+    with pytest.raises(Exception, match="a second call with other rows of it would write nothing"):
+        run_batches(spark, tmp_path / "other", tmp_path / "cp2", write)
+    assert embedded.numbers(topic) == list(range(10))
+
+
 def test_a_listener_feeds_rows_and_bytes(
     spark: Any, embedded: EmbeddedKafka, tmp_path: Path
 ) -> None:
