@@ -20,7 +20,7 @@ from typing import Final
 from aioproducer._util.paths import exists, is_file, is_folder
 from aioproducer.errors import ConfigError
 from aioproducer.loader.sources import format_named
-from aioproducer.spark.loading.files import is_pattern, is_remote
+from aioproducer.spark.loading.files import COMPRESSED, is_pattern, is_remote
 
 LARGE_BYTES: Final = 2 * 1024**3
 """From here on two cores with Spark are sooner done than one without."""
@@ -87,7 +87,8 @@ def _by_size(wanted: Wanted) -> Choice:
         return Choice(Engine.LOCAL, "single files of moderate size")
     large = f"{size / 1e9:,.1f} GB"
     # Several of Spark's tasks can read one file of these; compressed text is one stream.
-    kind = wanted.format or format_named(wanted.files[0])
+    name = wanted.files[0]
+    kind = None if name.lower().endswith(COMPRESSED) else wanted.format or format_named(name)
     if len(wanted.files) == 1 and kind not in {"parquet", "orc", "ndjson", "lines"}:
         return Choice(Engine.LOCAL, f"{large}, but one file that Spark cannot divide")
     if not _is_installed():

@@ -28,7 +28,8 @@ if TYPE_CHECKING:
 STEP_BYTES: Final = 512 * 1024 * 1024
 """A step ends after the file that reaches this: a crashed load repeats at most this much."""
 
-_COMPRESSED: Final = (".gz", ".bz2", ".deflate", ".zst")
+COMPRESSED: Final = (".gz", ".bz2", ".deflate", ".zst")
+"""The ends of the names of files that Spark unpacks."""
 _SCHEME: Final = re.compile(r"^[a-zA-Z][a-zA-Z0-9+.-]+:/")
 """With a slash: `dump-12:30.csv` is a file of this machine. One letter is a drive of Windows."""
 _GLOB: Final = re.compile(r"[*?\[{]")
@@ -145,7 +146,7 @@ def format_of(steps: Iterable[Step]) -> str:
     found: dict[str, str] = {}
     for path in (file.path for step in steps for file in step.files):
         name = PurePosixPath(path)
-        stem = name.stem if name.suffix.lower() in _COMPRESSED else name.name
+        stem = name.stem if name.suffix.lower() in COMPRESSED else name.name
         kind = format_named(stem)
         if kind is None:
             raise SourceError(f"no format is known for the name {name.name}", advice=advice)

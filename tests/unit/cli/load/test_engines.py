@@ -78,6 +78,9 @@ def test_large_inputs_take_spark_if_it_is_there_and_can_divide_them(
     alone = choose("auto", Wanted([text]))
     assert alone.engine is Engine.LOCAL
     assert "cannot divide" in alone.reason
+    packed = choose("auto", Wanted([file(tmp_path, "a.ndjson.GZ")], format="ndjson"))
+    assert packed.engine is Engine.LOCAL
+    assert "cannot divide" in packed.reason
     packed = choose("auto", Wanted([file(tmp_path, "a.ndjson.gz")]))
     assert packed.engine is Engine.LOCAL
     installed.clear()
