@@ -34,7 +34,7 @@ from aioproducer.loader.progress import BatchCounts, LoadResult, Progress
 from aioproducer.loader.reading import MappedBatch, SourceReader
 from aioproducer.loader.refusals import Refusals
 from aioproducer.loader.rows import BadRow, RowBatch, Source
-from aioproducer.loader.sources import RowsSource
+from aioproducer.loader.sources import FileSource, RowsSource
 from aioproducer.loader.state import LoadState
 from aioproducer.loader.topic import wait_for_topic
 from aioproducer.loader.window import ROW_ERRORS, DeliveryLike, Outcome, Window
@@ -166,7 +166,8 @@ class Loader:
     async def _state_before(self) -> LoadState:
         fresh = LoadState(self._topic)
         if self._options.exactly_once:
-            if self._paths and self._progress.input_total is None:
+            if isinstance(self._source, FileSource) and self._progress.input_total is None:
+                self._source.check()  # a file may be missing
                 raise ConfigError("exactly_once needs inputs that can be read again: regular files")
             self._transactions = LoadTransactions(
                 cast("Producer", self._producer),

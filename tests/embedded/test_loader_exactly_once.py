@@ -517,6 +517,8 @@ async def test_it_needs_files_that_can_be_read_again(
     async with producer_of(brokers) as producer:
         with pytest.raises(ConfigError, match="exactly_once needs inputs that can be read again"):
             await Loader(producer, FileSource(pipe, format="lines"), "t", options()).run()
+        with pytest.raises(SourceError, match="no such file"):
+            await Loader(producer, FileSource("missing.csv"), "t", options()).run()
 
 
 async def test_it_needs_a_transactional_producer(brokers: EmbeddedCluster) -> None:
