@@ -10,6 +10,7 @@ import re
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
+from operator import index
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from pyspark.sql.datasource import DataSourceReader, InputPartition
@@ -206,7 +207,7 @@ def _moment(timestamp_ms: int) -> datetime | None:
 
 def _parsed(option: str, text: str, topic: str) -> dict[int, int]:
     try:
-        offsets = {int(each): int(offset) for each, offset in json.loads(text)[topic].items()}
+        offsets = {int(each): index(offset) for each, offset in json.loads(text)[topic].items()}
     except (ValueError, TypeError, LookupError, AttributeError, OverflowError, RecursionError):
         raise ConfigError(
             f'{option} must be earliest, latest or {{"{topic}":{{"0":17}}}}'

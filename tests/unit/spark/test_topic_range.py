@@ -109,7 +109,14 @@ def test_a_time_is_read_in_utc() -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ['{"t":{"0":1e999}}', "[" * 100_000, "[]", '{"t":{"0":%s}}' % ("9" * 5000)]
+    "text",
+    [
+        '{"t":{"0":1e999}}',
+        '{"t":{"0":0.7}}',
+        "[" * 100_000,
+        "[]",
+        '{"t":{"0":%s}}' % ("9" * 5000),
+    ],
 )
 def test_offsets_that_are_none_are_refused(text: str) -> None:
     with pytest.raises(ConfigError, match="startingoffsets"):
