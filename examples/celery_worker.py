@@ -34,7 +34,9 @@ producer = Producer(
 
 @worker_process_init.connect
 def start_producer(**_: Any) -> None:
-    producer.start()
+    # Celery logs an error of this function and goes on. So do not wait for Kafka, which may be down
+    # now: until it answers, tasks fail after `delivery_timeout_ms`.
+    producer.start(wait=False)
 
 
 @worker_process_shutdown.connect

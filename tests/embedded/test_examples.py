@@ -20,6 +20,7 @@ from support.programs import EXAMPLES, example
 from support.waiting import until
 
 from aioproducer.testing.embedded import EmbeddedCluster
+from aioproducer.testing.kafka.ports import free_ports
 from aioproducer.testing.reader import read_topic
 
 
@@ -50,6 +51,19 @@ async def test_threads_finds_the_cluster_by_the_environment(
     with pytest.raises(SystemExit, match="0"):
         await asyncio.to_thread(run_path, str(EXAMPLES / "threads.py"), run_name="__main__")
     assert "4000 of 4000 readings stored" in capsys.readouterr().out
+
+
+async def test_a_celery_worker_that_starts_before_kafka_publishes_after(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    pytest.importorskip("celery")
+    (port,) = free_ports(1)
+    monkeypatch.setenv("AIOPRODUCER_BOOTSTRAP_SERVERS", f"127.0.0.1:{port}")
+    worker = example("celery_worker.py")
+    await asyncio.to_thread(worker.start_producer)
+    async with EmbeddedCluster(brokers=1, ports=[port], topics={"orders": 1}):
+        assert await asyncio.to_thread(worker.publish, {"id": 1}) == 0
+        await asyncio.to_thread(worker.close_producer)
 
 
 async def test_loader_loads_and_goes_on_where_it_ended(
