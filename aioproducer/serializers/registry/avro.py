@@ -152,7 +152,7 @@ class AvroSerializer(RegistrySerializer):
 
     def _writer(self, text: str, referenced: Sequence[str]) -> tuple[Any, AvroWriter]:
         resolved, _ = avro_schema.resolve(decoded(text), map(decoded, referenced))
-        return resolved, AvroWriter(resolved, strict=self._strict)
+        return resolved, AvroWriter(resolved, strict=self._strict, check_defaults=False)
 
     def _made_dict(self, data: Any) -> Any:
         assert self._to_dict is not None
@@ -170,7 +170,7 @@ def parsed(
 
     try:
         resolved, _ = avro_schema.resolve(json.loads(text), map(json.loads, references))
-        writer = AvroWriter(resolved, strict=strict)
+        writer = AvroWriter(resolved, strict=strict, check_defaults=strict)
         if not references:
             with suppress(UnknownType):  # fastavro does not look up names without a namespace
                 fastavro.parse_schema(avro_schema.without_defaults(json.loads(text)))

@@ -41,11 +41,13 @@ class AvroWriter:
     """Encodes values by a schema that `resolve` returned.
 
     Unless it is `strict`, fields that the schema does not have are left out, and missing ones that
-    may be null are null.
+    may be null are null. Unless it is to `check_defaults`, one that does not fit refuses the values
+    that need it: registries have such schemas, and Java's clients write by them.
     """
 
-    def __init__(self, schema: Any, *, strict: bool = True) -> None:
+    def __init__(self, schema: Any, *, strict: bool = True, check_defaults: bool = True) -> None:
         self._strict = strict
+        self._check_defaults = check_defaults
         self._named: dict[str, _Record] = {}
         try:
             self._write = self._compiled(schema)
@@ -80,7 +82,7 @@ class AvroWriter:
         self._named[schema["name"]] = made = _Record(schema, strict=self._strict)
         for field in schema["fields"]:
             # A schema that refers to itself finds the record in `_named`.
-            made.add(field, self._compiled(field["type"]))
+            made.add(field, self._compiled(field["type"]), check_default=self._check_defaults)
         return made
 
 
@@ -95,16 +97,19 @@ class _Record:
         self._convert = by_fastavro(schema, "record", words(schema)) if has_logical else None
         self._fields: list[tuple[str, Write, bytes | None, Any]] = []
         self._names: set[str] = set()
+        self._wrong_defaults: dict[str, AvroSchemaError] = {}
 
-    def add(self, field: Mapping[str, Any], write: Write) -> None:
+    def add(self, field: Mapping[str, Any], write: Write, *, check_default: bool) -> None:
         default: bytes | None = None
         if "default" in field:
             try:
                 default = default_bytes(field["type"], field["default"])
             except AvroSchemaError as error:
-                raise AvroSchemaError(
-                    f"the default of field {field['name']!r} of {self.name} {error}"
-                ) from None
+                if check_default:
+                    raise AvroSchemaError(
+                        f"the default of field {field['name']!r} of {self.name} {error}"
+                    ) from None
+                self._wrong_defaults[field["name"]] = error
         elif not self._strict:
             try:
                 default = default_bytes(field["type"], None)
@@ -132,8 +137,10 @@ class _Record:
                     mismatch.steps.append(f".{name}")
                     raise
             elif default is None:
+                wrong = self._wrong_defaults.get(name)
+                has = "no default" if wrong is None else f"a default that {wrong}"
                 raise SchemaMismatch(
-                    f"is missing and has no default; it must be {words(kind)}", f".{name}"
+                    f"is missing and has {has}; it must be {words(kind)}", f".{name}"
                 )
             else:
                 out += default

@@ -266,3 +266,11 @@ def test_a_map_of_a_parquet_file_is_a_map() -> None:
     ]
     with pytest.raises(ValueError, match="counts must be map, not list"):
         values({"counts": [["a", 1]], "maybe": None})
+
+
+def test_a_default_that_does_not_fit_is_refused_where_it_is_needed() -> None:
+    fields = [{"name": "a", "type": "int", "default": None}]
+    values = AvroValues(1, json.dumps({"type": "record", "name": "R", "fields": fields}))
+    assert values({"a": 1})[5:] == b"\x02"
+    with pytest.raises(ValueError, match="a is missing and has a default that must be int"):
+        values({})

@@ -210,6 +210,17 @@ async def test_avro_schemas_may_refer_to_others(
     assert await made(latest, {"address": {"street": "s"}}) == prefix(2) + b"\x02s"
 
 
+async def test_a_registered_schema_whose_default_does_not_fit_is_written_by(
+    stub: StubSchemaRegistry, registry: SchemaRegistry
+) -> None:
+    field = {"name": "a", "type": "int", "default": None}
+    number = stub.register("orders-value", {"type": "record", "name": "C", "fields": [field]})
+    serializer = AvroSerializer(registry, use_latest_version=True)
+    assert await made(serializer, {"a": 1}) == prefix(number) + b"\x02"
+    with pytest.raises(SerializationError, match="is missing and has a default that must be int"):
+        await made(serializer, {})
+
+
 async def test_an_older_version_is_written_with_the_schema_of_its_id(
     stub: StubSchemaRegistry, registry: SchemaRegistry
 ) -> None:
