@@ -143,9 +143,9 @@ class FileSource:
         return self._batches(after, interrupt)
 
     def _batches(self, after: Position | None, interrupt: threading.Event) -> Iterator[RowBatch]:
-        if after is not None and after.file not in self._files:
+        if after is not None and Path(after.file) not in self.paths:
             raise SourceError(f"cannot resume after {after}: {after.file} is not among the inputs")
-        done = 0 if after is None else self._files.index(after.file)
+        done = 0 if after is None else self.paths.index(Path(after.file))
         before = sum(_size(file) or 0 for file in self._files[:done])
         with ArrowProcess() as process:
             for file in self._files[done:]:

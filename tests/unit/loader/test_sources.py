@@ -321,6 +321,15 @@ def test_the_format_of_a_gzipped_file_is_that_of_its_name(tmp_path: Path, name: 
     assert [row for _, row in rows_of(FileSource(file))] == ROWS
 
 
+def test_a_position_is_in_the_file_that_another_spelling_names(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    write(tmp_path / "a.csv", CSV)
+    found = rows_of(FileSource("a.csv"), Position("./a.csv", None, 2))
+    assert found == [(Position("a.csv", None, 3), ROWS[2])]
+
+
 def test_a_name_that_is_too_long_is_not_there() -> None:
     source = FileSource(300 * "a", format="csv")
     assert source.total_bytes is None
