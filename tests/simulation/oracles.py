@@ -416,7 +416,10 @@ def nothing_ends_before_its_time(e: Evidence) -> Iterator[str]:
 
 
 def early_records_are_refused(e: Evidence) -> Iterator[str]:
-    """Records of absent partitions and forbidden topics fail for that once metadata come."""
+    """Records of absent partitions and forbidden topics fail for that once metadata come.
+
+    They fail before if no broker accepts the credentials.
+    """
     appended_at = [at for _, partition in e.partitions() for at in partition.append_times]
     for entry in e.ledger.entries:
         error, settled = entry.error, entry.settled_at
@@ -615,7 +618,7 @@ def recoveries(e: Evidence) -> Iterator[tuple[float, str]]:
         settled, done_at = entry.settled_at, entry.done_at
         if settled is None:
             continue
-        if isinstance(entry.error, DeliveryTimeoutError):
+        if isinstance(entry.error, DeliveryTimeoutError) and not entry.call:
             done_at = settled + e.config.delivery_timeout_ms / 1000
         topics = {entry.topic, *(each.topic for each in entry.call)}
         until = done_at or settled

@@ -47,10 +47,12 @@ from aioproducer.errors import (
     DuplicateSequenceNumberError,
     FatalTransactionError,
     IllegalStateError,
+    InvalidPartitionError,
     KafkaError,
     NodeDisconnectedError,
     ProducerClosedError,
     ProducerFencedError,
+    SaslAuthenticationFailedError,
     TransactionAbortedError,
 )
 from aioproducer.net.client import NetworkClient
@@ -67,7 +69,7 @@ from aioproducer.testing.broker.log import PartitionLog, StoredBatch
 from aioproducer.testing.broker.replication import ReplicatedPartition
 from aioproducer.types import PartitionMetadata, Persistence, TopicMetadata, TopicPartition
 from simulation import Result, Setup, SimProducer, Simulation, run_seed
-from simulation.ledger import CallState, Entry
+from simulation.ledger import EARLY, CallState, Entry
 from simulation.liveness import (
     LivenessWatch,
     _not_asked_after_failure,
@@ -80,9 +82,11 @@ from simulation.liveness import (
 )
 from simulation.oracles import (
     a_duplicate_is_written,
+    early_records_are_refused,
     failures_state_persistence,
     no_producer_fails_by_itself,
     nothing_ends_before_its_time,
+    recoveries,
     what_brokers_have_is_known,
 )
 from simulation.scenario import Pause
@@ -556,6 +560,51 @@ def test_a_wait_that_ends_before_its_time_is_found_out(
     ledger = SimpleNamespace(entries=[entry], hands_over=hands_over)
     evidence: Any = SimpleNamespace(config=config, ledger=ledger)
     assert len(list(nothing_ends_before_its_time(evidence))) == found
+
+
+@pytest.mark.parametrize(
+    ("error", "found"),
+    [
+        (InvalidPartitionError(), 0),
+        (SaslAuthenticationFailedError(), 0),
+        (TransactionAbortedError(), 1),
+    ],
+)
+def test_an_early_record_that_fails_for_another_reason_is_found_out(
+    error: KafkaError, found: int
+) -> None:
+    entry = _entry(EARLY, error, asked_at=5.0, settled_at=5.0)
+    assert len(list(early_records_are_refused(_evidence_of(entry)))) == found
+
+
+@pytest.mark.parametrize(
+    ("is_in_bulk", "asked_at", "settled_at", "took"),
+    [(False, 5.0, 9.0, 29.0), (True, 5.0, 35.0, 25.0), (True, 11.0, 41.0, 30.0)],
+)
+def test_an_outcome_is_counted_from_the_healing(
+    is_in_bulk: bool, asked_at: float, settled_at: float, took: float
+) -> None:
+    entry = _entry(b"<1>", DeliveryTimeoutError(), asked_at=asked_at, settled_at=settled_at)
+    if is_in_bulk:
+        entry.call, entry.done_at = (entry,), settled_at
+    assert max(seconds for seconds, _ in recoveries(_evidence_of(entry))) == took
+
+
+def _entry(name: bytes, error: KafkaError, *, asked_at: float, settled_at: float) -> Entry:
+    entry = Entry(name, -1, "t", 7, None, name, (), None, asked_at, CallState.ACCEPTED, settled_at)
+    entry.error = error
+    return entry
+
+
+def _evidence_of(entry: Entry) -> Any:
+    """A cluster that was healed at 10.0."""
+    return SimpleNamespace(
+        config=SimpleNamespace(delivery_timeout_ms=30_000),
+        healed_at=10.0,
+        ledger=SimpleNamespace(entries=[entry], calls=[]),
+        cluster=SimpleNamespace(has_had=lambda *_: True),
+        partitions=list,
+    )
 
 
 @pytest.mark.parametrize(("until", "found"), [(130.0, 0), (130.05, 0), (130.2, 1), (math.inf, 1)])
