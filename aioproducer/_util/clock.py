@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Callable
 from typing import Final
 
 
@@ -14,21 +15,27 @@ class SystemClock:
 
 
 class Deadline:
-    """The end of a wait in a thread; that of None never comes."""
+    """The end of a wait; that of None never comes.
 
-    __slots__ = ("_at",)
+    A wait in a thread is counted by the system's clock, one in a loop by `loop.time`.
+    """
 
-    def __init__(self, timeout: float | None) -> None:
-        self._at = None if timeout is None else SystemClock.monotonic() + timeout
+    __slots__ = ("_at", "_clock")
+
+    def __init__(
+        self, timeout: float | None, clock: Callable[[], float] = SystemClock.monotonic
+    ) -> None:
+        self._clock = clock
+        self._at = None if timeout is None else clock() + timeout
 
     @property
     def is_over(self) -> bool:
         """Whether the time has come."""
-        return self._at is not None and SystemClock.monotonic() >= self._at
+        return self._at is not None and self._clock() >= self._at
 
     def left(self) -> float | None:
         """Return the seconds until then, at least 0; None without a limit."""
-        return None if self._at is None else max(0.0, self._at - SystemClock.monotonic())
+        return None if self._at is None else max(0.0, self._at - self._clock())
 
     def within(self, seconds: float) -> float:
         """Return the seconds until then, at most `seconds`."""

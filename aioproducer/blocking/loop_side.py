@@ -85,7 +85,7 @@ class LoopSideProducer:
 
     async def flush(self, timeout: float | None, *, raise_failures: bool = False) -> int:
         """See `Producer.flush`."""
-        deadline = Deadline(timeout)
+        deadline = Deadline(timeout, self.engine.loop.time)
         try:
             async with asyncio.timeout(timeout):
                 await self.submissions.drained()
@@ -97,7 +97,7 @@ class LoopSideProducer:
 
     async def close(self, timeout: float | None) -> None:
         """See `Producer.close`."""
-        deadline = Deadline(timeout)
+        deadline = Deadline(timeout, self.engine.loop.time)
         self.submissions.refuse_new()
         await self.submissions.ended(timeout)
         await self._producer.close(deadline.left())

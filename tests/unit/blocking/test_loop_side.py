@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import random
 from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
@@ -15,6 +16,7 @@ from aioproducer.blocking.loop_thread import LoopThread
 from aioproducer.blocking.submission_queue import SubmissionQueue
 from aioproducer.config import ProducerConfig
 from aioproducer.errors import ProducerClosedError, RecordsFailedError
+from aioproducer.testing.world.loop import VirtualLoop
 
 
 def _loop_side(
@@ -99,3 +101,26 @@ async def test_a_record_is_refused_if_a_signal_handler_closes_the_producer_meanw
         _hand_over(loop_side)
     await loop_side.submissions.ended(None)
     assert loop_side.submissions.undrained() == 0
+
+
+def test_a_flush_counts_its_timeout_by_the_clock_of_its_loop() -> None:
+    async def act() -> list[float | None]:
+        has_memory, timeouts = asyncio.Event(), list[float | None]()
+
+        async def flush(timeout: float | None, *, raise_failures: bool) -> int:
+            timeouts.append(timeout)
+            return 0
+
+        loop_side = _loop_side(has_memory, flush)
+        _hand_over(loop_side)
+        asyncio.get_running_loop().call_later(0.75, has_memory.set)
+        assert await loop_side.flush(1.0) == 0
+        loop_side.submissions.refuse_new()
+        await loop_side.submissions.ended(None)
+        return timeouts
+
+    loop = VirtualLoop(random.Random(1))
+    try:
+        assert loop.run_until_complete(act()) == [0.25]
+    finally:
+        loop.close()
