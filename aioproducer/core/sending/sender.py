@@ -572,7 +572,7 @@ class Sender:
     @property
     def _wants_identity(self) -> bool:
         requests = self.producer_id
-        return requests.is_wanted and not (requests.refused and not self.accumulator.has_incomplete)
+        return requests.is_wanted and not (requests.refused and not self.accumulator.has_queued)
 
     def _acknowledge(self, batch: ProducerBatch, position: Position | None, now: float) -> None:
         """End a written batch and its attempt; without a position if the broker reported none."""

@@ -161,6 +161,25 @@ def test_a_refused_producer_id_fails_what_waits_for_it_and_nothing_in_flight() -
     assert in_flight.outcome.error is None
 
 
+def test_a_refused_producer_id_is_not_asked_for_while_all_records_are_in_flight() -> None:
+    core = Core((1, 1), sequencer=Sequencer(5))
+    core.sender.on_identity(ProducerIdentity(9, MAX_EPOCH))
+    core.append(0)
+    (bad,) = core.poll()
+    core.append(1)
+    core.poll()
+    core.sender.on_response(1, bad.batches, answer(87), core.now)
+    core.append(0)
+    refuse_producer_id(core)
+    asked = core.identity_requests
+    core.now += 1.2
+    core.poll()
+    assert core.identity_requests == asked
+    core.append(0)
+    core.poll()
+    assert core.identity_requests == asked + 1
+
+
 @pytest.mark.parametrize("error", [InvalidRequestError("no"), UnknownServerError("no")])
 def test_a_producer_id_that_is_refused_for_good_ends_the_producer(error: KafkaError) -> None:
     core = Core((1,), sequencer=Sequencer(5))
