@@ -36,7 +36,7 @@ def _loop_side(
             append=append, fast_path=SimpleNamespace(append=lambda *record: None)
         ),
     )
-    producer: Any = SimpleNamespace(_usable=lambda: engine, flush=flush)
+    producer: Any = SimpleNamespace(_usable=lambda: engine, flush=flush, close=flush)
     return LoopSideProducer(producer, thread or LoopThread("test"))
 
 
@@ -103,18 +103,19 @@ async def test_a_record_is_refused_if_a_signal_handler_closes_the_producer_meanw
     assert loop_side.submissions.undrained() == 0
 
 
-def test_a_flush_counts_its_timeout_by_the_clock_of_its_loop() -> None:
+@pytest.mark.parametrize("call", ["flush", "close"])
+def test_a_call_counts_its_timeout_by_the_clock_of_its_loop(call: str) -> None:
     async def act() -> list[float | None]:
         has_memory, timeouts = asyncio.Event(), list[float | None]()
 
-        async def flush(timeout: float | None, *, raise_failures: bool) -> int:
+        async def flush(timeout: float | None, *, raise_failures: bool = False) -> int:
             timeouts.append(timeout)
             return 0
 
         loop_side = _loop_side(has_memory, flush)
         _hand_over(loop_side)
         asyncio.get_running_loop().call_later(0.75, has_memory.set)
-        assert await loop_side.flush(1.0) == 0
+        await getattr(loop_side, call)(1.0)
         loop_side.submissions.refuse_new()
         await loop_side.submissions.ended(None)
         return timeouts
