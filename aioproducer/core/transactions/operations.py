@@ -43,12 +43,12 @@ CALLABLE_IN: Mapping[OperationKind, frozenset[TransactionState]] = {
 }
 ADVICE: Mapping[TransactionState, str] = {
     _S.UNINITIALIZED: "await init_transactions() first",
-    _S.INITIALIZING: "await init_transactions() first",
+    _S.INITIALIZING: "begin a transaction: begin_transaction() waits for that",
     _S.READY: "begin a transaction: `async with producer.transaction():`",
     _S.IN_TRANSACTION: "commit or abort the transaction first",
     _S.PREPARED: "commit or abort the transaction first",
     _S.COMMITTING: "await commit_transaction(), then begin another transaction",
-    _S.ABORTING: "await abort_transaction(), then begin another transaction",
+    _S.ABORTING: "begin another transaction: begin_transaction() waits for the end of this one",
 }
 
 

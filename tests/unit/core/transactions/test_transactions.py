@@ -344,6 +344,16 @@ def test_begin_and_assume_may_be_called_once_an_end_has_been_received() -> None:
     assert stage.manager.is_free
 
 
+def test_a_call_during_an_abort_that_is_not_awaited_is_told_to_begin_another_one() -> None:
+    stage = Stage().begun()
+    stage.core.append(0)
+    stage.manager.on_seen(stage.manager.abort())
+    for call in (stage.manager.abort, stage.manager.commit, stage.manager.check_send):
+        with pytest.raises(IllegalStateError, match=r"-> begin another.*begin_transaction\(\)"):
+            call()
+    stage.begin()
+
+
 def test_an_abort_drops_offsets_that_were_not_sent() -> None:
     stage = Stage().begun()
     operation = stage.manager.send_offsets({T0: OffsetAndMetadata(1)}, GROUP)
