@@ -183,11 +183,12 @@ class BufferPool:
     def check_size(self, size: int, topic: str | None = None) -> None:
         """Raise RecordTooLargeError if `size` exceeds the whole pool."""
         if size > self.total:
+            other = "lower batch_size" if size == self.poolable else "send a smaller record"
             raise RecordTooLargeError(
                 f"a batch for this record takes {size} bytes, more than the whole "
                 f"buffer_memory of {self.total} bytes",
                 topic=topic,
-                advice="raise buffer_memory or send a smaller record",
+                advice=f"raise buffer_memory or {other}",
             )
 
     def _serve(self) -> None:

@@ -55,6 +55,16 @@ def test_more_than_the_whole_pool_is_refused_at_once() -> None:
         pool.enqueue(65, Settled())
 
 
+@pytest.mark.parametrize(
+    ("size", "advice"), [(80, "lower batch_size"), (81, "send a smaller record")]
+)
+def test_a_refusal_says_whether_the_record_or_the_batch_is_too_large(
+    size: int, advice: str
+) -> None:
+    with pytest.raises(RecordTooLargeError, match=f"raise buffer_memory or {advice}"):
+        BufferPool(total=64, poolable=80).try_allocate(size)
+
+
 def test_no_request_overtakes_a_waiter_even_when_memory_is_free() -> None:
     pool = BufferPool(total=64, poolable=16)
     held = pool.try_allocate(48)
