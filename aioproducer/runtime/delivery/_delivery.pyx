@@ -24,6 +24,7 @@ from cpython.ref cimport Py_DECREF, Py_INCREF
 from libc.stdint cimport uint8_t, uint64_t
 from libc.string cimport memcmp
 
+import asyncio
 from asyncio import CancelledError, InvalidStateError, Task, current_task
 from asyncio import _get_running_loop as running_loop
 from sys import version_info
@@ -83,6 +84,7 @@ cdef enum:
 
 
 
+cdef dict asyncio_names = vars(asyncio)
 cdef object known_loop_type = None
 cdef bint loop_notes_thread = False
 
@@ -545,6 +547,11 @@ cdef class WakeUps:
         cdef Py_ssize_t number = 0, count = min(len(due), AT_ONCE)
         cdef object entry
         self.due = []
+        if count > 1 and loops_nest():
+            # The task that is resumed may run the loop until another one of them has ended.
+            count, self.due = 1, due[1:]
+            del due[1:]
+            self.loop.call_soon(self.run)
         try:
             while number < count:
                 entry = due[number]
@@ -564,12 +571,13 @@ cdef class WakeUps:
     def run_now(self):
         """Resume the awaiters that are due after a response, without waiting for the loop's turn.
 
-        Inside a task the loop is used instead: no other task may be resumed there.
+        Inside a task the loop is used instead: no other task may be resumed there. So it is where
+        tasks may run the loop again: it could not call the caller, which reads from a socket.
         """
         self.held = False
         if not self.due:
             return
-        if current_task(self.loop) is not None:
+        if current_task(self.loop) is not None or loops_nest():
             self.loop.call_soon(self.run)
             return
         try:
@@ -577,6 +585,11 @@ cdef class WakeUps:
         except BaseException as error:
             # The caller reads from a socket; an exception that ends the loop is raised by the loop.
             self.loop.call_soon(reraise, error)
+
+
+cdef inline bint loops_nest():
+    """Return whether tasks may run their own loop, as with nest_asyncio in notebooks."""
+    return "_nest_patched" in asyncio_names
 
 
 def reraise(error):

@@ -305,6 +305,50 @@ async def test_awaiters_are_resumed_where_the_answer_was_handled(fast_path_form)
     bench.end()
 
 
+async def test_awaiters_are_resumed_by_the_loop_where_tasks_may_run_it(monkeypatch):
+    bench = await opened()
+    task = asyncio.create_task(bench.producer.send_and_wait("a", b"v"))
+    await turns()
+    monkeypatch.setattr(asyncio, "_nest_patched", True, raising=False)  # as nest_asyncio does
+    seen = []
+
+    def on_answer() -> None:
+        owner = bench.complete_oldest().owner
+        if owner.run_now is not None:
+            owner.run_now()
+        seen.append(task.done())
+
+    bench.loop.call_soon(on_answer)
+    await turns()
+    assert seen == [False]
+    assert task.done()
+    bench.end()
+
+
+async def test_a_task_may_run_the_loop_until_another_awaiter_is_resumed(monkeypatch):
+    monkeypatch.setattr(asyncio, "_nest_patched", True, raising=False)
+    bench = await opened()
+
+    async def nest() -> bool:
+        await bench.producer.send_and_wait("a", b"v")
+        nesting = asyncio.current_task()
+        asyncio_tasks._leave_task(bench.loop, nesting)
+        try:
+            for _ in range(5):
+                bench.loop.call_soon(int)  # so that nothing is waited for
+                bench.loop._run_once()
+        finally:
+            asyncio_tasks._enter_task(bench.loop, nesting)
+        return other.done()
+
+    task = asyncio.create_task(nest())
+    other = asyncio.create_task(bench.producer.send_and_wait("a", b"v"))
+    await turns()
+    bench.complete_oldest()
+    assert await task
+    bench.end()
+
+
 async def test_loop_is_not_asked_to_resume_an_awaiter_twice(monkeypatch, fast_path_form):
     if fast_path_form.__name__.endswith("_py"):
         pytest.skip("the pure form has a future for each")
