@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
+from copy import copy
 from itertools import pairwise
 from math import inf
 from typing import TYPE_CHECKING
@@ -112,6 +113,22 @@ class Failures:
             for ordinal in known - in_flight - parents:
                 if max(partition.newest, partition.unknown_gap or ()) < ordinal:
                     yield f"batch {ordinal} of {where} has failed, and leaves no gap"
+
+
+class RefusedIds:
+    """The batches that wait for a producer id; `check` them whenever the loop is idle."""
+
+    def __init__(self) -> None:
+        self._before: tuple[int, set[tuple[int, ...]]] = (0, set())
+
+    def check(self, engine: ProducerEngine, now: float) -> Iterator[str]:
+        """Yield those that still wait after a request for an id that was not authorized."""
+        identity, (failures, waiting) = engine.driver.sender.producer_id, self._before
+        queued = {each.ordinal for each in engine.accumulator.incomplete() if not each.pins}
+        self._before = identity.failures, queued
+        if identity.refused and identity.failures > failures:
+            for ordinal in waiting & queued:
+                yield f"batch {ordinal} waits on after {identity.last_error}"
 
 
 class Doubts:
@@ -278,8 +295,13 @@ def _pins_differ(engine: ProducerEngine, now: float) -> Iterator[str]:
         if error is not None and batch.on_wire and not batch.possibly_persisted:
             yield f"a batch of {batch.topic_partition} fails as not written on the wire: {error}"
     in_flight = Counter(batch.topic_partition for batch in accumulator.pinned if not batch.parts)
-    if accumulator.settings.guarantee_order and max(in_flight.values(), default=0) > 1:
-        yield f"several batches of a partition are in flight: {in_flight}"
+    if accumulator.settings.guarantee_order:
+        if max(in_flight.values(), default=0) > 1:
+            yield f"several batches of a partition are in flight: {in_flight}"
+        for batch in accumulator.pinned:
+            queue = accumulator.queue(*batch.topic_partition)
+            if queue is not None and queue.batches and queue.batches[0].ordinal < batch.ordinal:
+                yield f"a batch of {batch.topic_partition} has overtaken one that is queued"
     nodes = {node_id for node_id, _ in engine.sender_task._preparing.values()}
     if nodes != engine.driver.sender._preparing:
         yield f"requests to {nodes} are prepared, not {engine.driver.sender._preparing}"
@@ -391,7 +413,17 @@ def _waits_for_another_thing(engine: ProducerEngine, now: float) -> Iterator[str
             yield f"a batch of {where} is {wait}, and it is not"
 
 
+def _ends_linger_early(engine: ProducerEngine, now: float) -> Iterator[str]:
+    """Adaptive linger ends none while any record is not awaited."""
+    readiness, batches = engine.accumulator.readiness, [*engine.accumulator.incomplete()]
+    adaptive_linger = copy(readiness.adaptive_linger)
+    may_end = adaptive_linger.should_flush(batches, len(readiness._lingering), lingered=True)
+    if may_end and any(batch.watchers < batch.count for batch in batches):
+        yield "a linger may end early, and not all records are awaited"
+
+
 _RULES = (
+    _ends_linger_early,
     _queues_differ,
     _readiness_differs,
     _expiry_differs,

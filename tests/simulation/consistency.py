@@ -10,6 +10,7 @@ import asyncio
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from aioproducer.core.batching.batch import NO_PARTITION
 from aioproducer.errors import AuthenticationError
 from aioproducer.net.context import NodeState
 from aioproducer.runtime.bulk.run import _Tracked
@@ -153,6 +154,10 @@ def early_although_decided(engine: ProducerEngine, now: float) -> Iterator[str]:
         failure = metadata.topic_failure(topic) or metadata.fatal_error
         if failure is not None or metadata.topic(topic) is not None:
             yield f"records wait for metadata of {topic}, and {failure or 'have them'}"
+    placed = [] if early is None else [each.batch for q in early._topics.values() for each in q]
+    for batch in engine.accumulator.incomplete():
+        if batch.topic_partition.partition == NO_PARTITION and batch not in placed:
+            yield f"nothing queues the early records of {batch.topic_partition.topic}"
 
 
 class _Sent(NamedTuple):

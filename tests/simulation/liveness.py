@@ -29,6 +29,7 @@ from simulation.batches import (
     Doubts,
     Failures,
     Gaps,
+    RefusedIds,
     derived_state_differs,
 )
 from simulation.consistency import (
@@ -439,7 +440,7 @@ def _parts_expire_otherwise(engine: ProducerEngine, now: float) -> Iterator[str]
 _STEPS_OF_BROKERS = frozenset(
     {Session._when_running, SimCluster._check_lag, SimCluster._fetch, SimWorld._wake}
 )
-_STEPS = (*STEPS, Acknowledgements, Choices, Gaps, Failures, Doubts)
+_STEPS = (*STEPS, Acknowledgements, Choices, Gaps, Failures, Doubts, RefusedIds)
 _WHILE_STARTED: tuple[_Rule, ...] = (
     asked_in_vain,
     asks_before_the_pause_ends,

@@ -8,6 +8,7 @@ from math import inf
 from operator import attrgetter
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 from unit.core.support import Core
@@ -26,6 +27,7 @@ from simulation.batches import (
     Doubts,
     Failures,
     Gaps,
+    RefusedIds,
     derived_state_differs,
 )
 
@@ -138,6 +140,47 @@ def test_several_batches_of_a_partition_that_keeps_the_order_are_found_out() -> 
     engine.accumulator.pin(engine.queued)
     broken = list(derived_state_differs(engine, engine.core.now))
     assert any("several batches of a partition" in each for each in broken)
+
+
+def test_a_batch_in_flight_that_has_overtaken_a_queued_one_is_found_out() -> None:
+    engine = _engine()
+    engine.accumulator.settings = replace(engine.accumulator.settings, guarantee_order=True)
+    assert not any("overtaken" in each for each in derived_state_differs(engine, engine.core.now))
+    engine.sent.ordinal = (9,)
+    assert any("overtaken" in each for each in derived_state_differs(engine, engine.core.now))
+
+
+@pytest.mark.parametrize("awaited", [0, 1, 2])
+def test_a_linger_that_may_end_before_all_records_are_awaited_is_found_out(awaited: int) -> None:
+    engine = _engine()
+    for batch in engine.accumulator.incomplete():
+        for number in range(batch.count * awaited // 2):
+            batch.add_listener((batch, number), lambda key: None)
+    readiness = engine.accumulator.readiness
+    assert not any("early" in each for each in derived_state_differs(engine, engine.core.now))
+    readiness.adaptive_linger = Mock(should_flush=lambda *_, **__: True)
+    broken = list(derived_state_differs(engine, engine.core.now))
+    assert any("linger may end early" in each for each in broken) == (awaited < 2)
+
+
+@pytest.mark.parametrize(
+    ("failures", "refused", "left", "found"),
+    [(1, True, [(2,)], 1), (1, True, [(3,)], 0), (1, False, [(2,)], 0), (0, True, [(2,)], 0)],
+)
+def test_a_batch_that_waits_on_for_a_refused_producer_id_is_found_out(
+    failures: int, refused: bool, left: list[tuple[int, ...]], found: int
+) -> None:
+    batches = [SimpleNamespace(ordinal=(2,), pins=0)]
+    identity = SimpleNamespace(failures=0, refused=refused, last_error=None)
+    engine: Any = SimpleNamespace(
+        accumulator=SimpleNamespace(incomplete=lambda: batches),
+        driver=SimpleNamespace(sender=SimpleNamespace(producer_id=identity)),
+    )
+    steps = RefusedIds()
+    assert not list(steps.check(engine, 1.0))
+    identity.failures = failures
+    batches[:] = [SimpleNamespace(ordinal=each, pins=0) for each in left]
+    assert len(list(steps.check(engine, 2.0))) == found
 
 
 @pytest.mark.parametrize(

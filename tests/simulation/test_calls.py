@@ -272,13 +272,14 @@ def test_a_batch_that_is_kept_open_by_a_waiting_call_is_found_out(
 
 
 @pytest.mark.parametrize(
-    ("appended", "indivisible", "found"), [(5, False, 0), (6, False, 1), (6, True, 0)]
+    ("appended", "whole", "found"), [(5, 0, 0), (6, 0, 1), (6, 3, 1), (6, 4, 0), (7, 4, 1)]
 )
 def test_a_record_beyond_those_that_may_be_buffered_is_found_out(
-    appended: int, indivisible: bool, found: int
+    appended: int, whole: int, found: int
 ) -> None:
-    batch = SimpleNamespace(indivisible=indivisible)
+    batch = Mock(indivisible=whole > 0, count=whole)
     engine: Any = SimpleNamespace(
+        config=SimpleNamespace(buffer_max_records=3),
         appender=SimpleNamespace(fast_path=SimpleNamespace(appended=appended)),
         pool=SimpleNamespace(ceiling=5),
         accumulator=SimpleNamespace(incomplete=lambda: [], pinned=[batch]),

@@ -10,9 +10,11 @@ from unittest.mock import Mock
 
 import pytest
 
+from aioproducer.core.batching.batch import NO_PARTITION
 from aioproducer.errors import AuthenticationError, KafkaConnectionError
 from aioproducer.net.context import NodeState
 from aioproducer.runtime.bulk.run import _Tracked
+from aioproducer.types import TopicPartition
 from simulation.consistency import (
     LoginCounts,
     RequestCounts,
@@ -185,12 +187,26 @@ def test_a_link_that_has_left_is_closed(state: NodeState, found: int) -> None:
 def test_early_records_of_a_topic_with_metadata_are_found() -> None:
     described: dict[str, object] = {}
     engine = _engine()
-    engine.appender.early = SimpleNamespace(topics=["t"])
+    engine.appender.early = SimpleNamespace(topics=["t"], _topics={})
     engine.metadata.topic, engine.metadata.topic_failure = described.get, lambda topic: None
     engine.metadata.fatal_error = None
     assert list(early_although_decided(engine, 2.0)) == []
     described["t"] = object()
     assert len(list(early_although_decided(engine, 2.0))) == 1
+
+
+@pytest.mark.parametrize(("partition", "found"), [(0, 0), (NO_PARTITION, 1)])
+def test_early_records_that_nothing_queues_are_found(partition: int, found: int) -> None:
+    batch: Any = SimpleNamespace(topic_partition=TopicPartition("t", partition))
+    early = SimpleNamespace(topics=[], _topics={"t": [SimpleNamespace(batch=batch)]})
+    engine: Any = SimpleNamespace(
+        appender=SimpleNamespace(early=early),
+        metadata=None,
+        accumulator=SimpleNamespace(incomplete=lambda: [batch]),
+    )
+    assert list(early_although_decided(engine, 2.0)) == []
+    engine.appender.early = None
+    assert len(list(early_although_decided(engine, 2.0))) == found
 
 
 @pytest.mark.parametrize(("is_closing", "found"), [(True, 0), (False, 1)])

@@ -887,6 +887,20 @@ def test_a_failure_that_is_reported_although_it_was_read_is_found_out(
     assert oracle in _oracles_that_notice(Setup(), oracle)
 
 
+def test_a_failure_of_a_bulk_call_that_is_reported_as_unread_is_found_out(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    fold_one = BulkRun._fold_one
+
+    def fold_unread(self: BulkRun, batch: ProducerBatch, number: int, index: int) -> None:
+        fold_one(self, batch, number, index)
+        batch.retrieved -= batch.record_error(index) is not None
+
+    monkeypatch.setattr(BulkRun, "_fold_one", fold_unread)
+    oracle = "no_failure_is_unhandled_that_was_read"
+    assert oracle in _oracles_that_notice(Setup(), oracle, [37])
+
+
 def test_an_unread_failure_that_is_not_reported_is_found_out(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -472,10 +472,15 @@ def gathers_although_waiting(engine: ProducerEngine, now: float) -> Iterator[str
 
 
 def more_records_than_allowed(engine: ProducerEngine, now: float) -> Iterator[str]:
-    """Yield how many records are buffered beyond `buffer_max_records`, without a whole batch."""
-    excess = engine.appender.fast_path.appended - engine.pool.ceiling
-    batches = (*engine.accumulator.incomplete(), *engine.accumulator.pinned)
-    if excess > 0 and not any(batch.indivisible for batch in batches):
+    """Yield how many records are buffered beyond `buffer_max_records`.
+
+    A whole batch of more records is accepted alone.
+    """
+    excess, most = engine.appender.fast_path.appended - engine.pool.ceiling, 0
+    if (limit := engine.config.buffer_max_records) is not None:
+        batches = {*engine.accumulator.incomplete(), *engine.accumulator.pinned}
+        most = max((each.count - limit for each in batches if each.indivisible), default=0)
+    if excess > max(most, 0):
         yield f"{excess} records more than allowed are buffered"
 
 
