@@ -335,7 +335,7 @@ OWN = (
     Defect(
         "keep the epoch of V1 for the first transaction of V2",
         "core/transactions/manager.py",
-        "        if upgraded or self._needs_new_epoch:",
+        "        if has_changed or self._needs_new_epoch:",
         "        if self._needs_new_epoch:",
         transactional=True,
     ),

@@ -1073,7 +1073,7 @@ TRANSACTIONAL_MUTANTS = tuple(
         (
             "begin V2 under the epoch of V1",
             "core/transactions/manager.py",
-            "        if upgraded or self._needs_new_epoch:\n",
+            "        if has_changed or self._needs_new_epoch:\n",
             "        if self._needs_new_epoch:\n",
         ),
         (

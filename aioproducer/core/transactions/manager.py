@@ -582,10 +582,11 @@ class TransactionManager:
     def _maybe_begin(self) -> None:
         if self.state is not _S.READY or OperationKind.BEGIN not in self._operations:
             return
-        # Late requests of the old protocol must not affect the new one.
-        upgraded = self.number > 0 and self._wants_v2 and not self.uses_v2
+        # Late requests of the old protocol must not affect the new one. Nor may the outcome of a V1
+        # transaction be taken for that of the V2 one before, which ended under the same epoch.
+        has_changed = self.number > 0 and self._wants_v2 is not self.uses_v2
         self.contents.v2 = self._wants_v2
-        if upgraded or self._needs_new_epoch:
+        if has_changed or self._needs_new_epoch:
             self._move(_S.INITIALIZING)
             return
         self.number += 1
