@@ -2477,6 +2477,13 @@ TRANSACTIONAL_MUTANTS += (
         transactional=True,
     ),
     Mutant(
+        "begin V1 under the epoch of V2",
+        "core/transactions/manager.py",
+        "self._wants_v2 is not self.uses_v2\n",
+        "self._wants_v2 > self.uses_v2\n",
+        transactional=True,
+    ),
+    Mutant(
         "keep V2 in a cluster without it",
         "core/transactions/manager.py",
         "            if version is not None:\n                self._wants_v2",

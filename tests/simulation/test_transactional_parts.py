@@ -283,7 +283,7 @@ def test_a_well_behaved_process_is_not_complained_of() -> None:
         (
             lambda process: (
                 process.adds(),
-                process.ends(0, EndTxnResponse(producer_id=1, producer_epoch=0)),
+                process.ends(0, EndTxnResponse(), version=4),
                 process.produces(0, _BEFORE_V2),
             ),
             "was not added",
@@ -303,6 +303,14 @@ def test_a_well_behaved_process_is_not_complained_of() -> None:
         (
             lambda process: (process.adds(), process.produces(0, _BEFORE_V2), process.produces(0)),
             "after an upgrade",
+        ),
+        (
+            lambda process: (
+                process.ends(0, EndTxnResponse(producer_id=1, producer_epoch=1)),
+                process.adds(),
+                process.produces(1, _BEFORE_V2),
+            ),
+            "after a downgrade",
         ),
         (
             lambda process: (

@@ -17,8 +17,8 @@ Rules
   only that: see `has_refused_commit`.
 - No commit follows an addition that was refused by a code that is not retriable.
 - In V1 the transaction after one in which a request got no response has a new epoch (KAFKA-17754).
-- Produce v12 does not use an epoch that earlier versions have used: the first transaction after an
-  upgrade has a new one.
+- Produce v12 does not use an epoch that earlier versions have used, nor these one that the end of a
+  V2 transaction has given: the first transaction after an upgrade or downgrade has a new one.
 """
 
 from __future__ import annotations
@@ -128,6 +128,7 @@ class ClientProtocolChecks:
         self._pauses_until = -inf
         self._moved: set[_Coordinator] = set()
         self._used_before_v2: set[ProducerIdentity] = set()
+        self._given_by_v2: ProducerIdentity | None = None
         self._refused: int = 0
         """The code that a request for an addition was refused with; 0 for none."""
         self._in_doubt: set[ProducerIdentity] = set()
@@ -202,6 +203,7 @@ class ClientProtocolChecks:
                 return
             if answer.producer_id >= 0 and self._has_producer:
                 self._identity = ProducerIdentity(answer.producer_id, answer.producer_epoch)
+                self._given_by_v2 = self._identity
             self._begin_anew()
         elif isinstance(answer, AddPartitionsToTxnResponse):
             self._added.update(
@@ -243,6 +245,8 @@ class ClientProtocolChecks:
                 where = TopicPartition(name, data.index)
                 if header.api_version < _FIRST_PRODUCE_THAT_ADDS:
                     self._used_before_v2.add(identity)
+                    if identity == self._given_by_v2:
+                        self._complain(f"{self._name} goes on under {identity} after a downgrade")
                 elif identity in self._used_before_v2:
                     self._complain(f"{self._name} goes on under {identity} after an upgrade")
                 if not batch.is_transactional:
