@@ -344,7 +344,7 @@ def test_begin_and_assume_may_be_called_once_an_end_has_been_received() -> None:
     assert stage.manager.is_free
 
 
-def test_a_call_during_an_abort_that_is_not_awaited_is_told_to_begin_another_one() -> None:
+def test_a_call_during_an_abort_that_is_not_awaited_advises_to_begin_another_one() -> None:
     stage = Stage().begun()
     stage.core.append(0)
     stage.manager.on_seen(stage.manager.abort())
