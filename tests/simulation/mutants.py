@@ -956,8 +956,8 @@ TRANSACTIONAL_MUTANTS = tuple(
             "leave a failed transaction open when the producer is closed",
             "core/transactions/manager.py",
             "        if self.state in CALLABLE_IN[OperationKind.ABORT]:\n"
-            "            self._operations.unreceived",
-            "        if self.state is _S.IN_TRANSACTION:\n            self._operations.unreceived",
+            "            self.aborted_by_close",
+            "        if self.state is _S.IN_TRANSACTION:\n            self.aborted_by_close",
         ),
         (
             "keep the epoch in which a batch failed",
@@ -1987,8 +1987,8 @@ TRANSACTIONAL_MUTANTS += tuple(
         (
             "do not abort at a close what no caller has seen begin",
             "core/transactions/manager.py",
-            "            self._operations.unreceived = None\n            self.aborted_by_close",
-            "            self.aborted_by_close",
+            "closing=True",
+            "closing=False",
         ),
     )
 )
@@ -2211,7 +2211,7 @@ MUTANTS += tuple(
         (
             "show records of a bulk call without their topic",
             "runtime/bulk/send_many.py",
-            "        topic = record.topic or self._topic\n",
+            "        topic = self._topic if record.topic is None else record.topic\n",
             "        topic = record.topic\n",
         ),
         (
