@@ -198,6 +198,8 @@ class LoopSide:
             node = engine.client.least_loaded_node(now)
             if node is not None and engine.client.can_ask(node, now):
                 asked.append(node)
+                if topic is None and not engine.client.api_version(node, MetadataRequest):
+                    request.topics = []  # in version 0, of brokers before 0.10: all
                 answer = await engine.client.send(
                     node, request, timeout_s=self._config.request_timeout_ms / 1000, now=now
                 )

@@ -21,8 +21,10 @@ from aioproducer.compat.confluent._reports import Group, Reports
 from aioproducer.compat.confluent._settings import settings_of
 from aioproducer.core.batching.batch import ProducerBatch
 from aioproducer.testing import ThreadedCluster, TopicSpec
+from aioproducer.testing.broker.settings import ClusterSettings
 from aioproducer.testing.security import ListenerSecurity
 from aioproducer.types import TopicPartition
+from aioproducer.wire.api_keys import ApiKey
 
 WAIT_S = 20.0
 NOWHERE = {"bootstrap.servers": "127.0.0.1:1", "log_level": 0}
@@ -252,6 +254,15 @@ def test_list_topics_describes_the_cluster_as_confluent_kafka_does(
     assert described[0] == described[1]
     if "t" in arguments:
         assert list(described[1]["topics"]) == ["t"]
+
+
+def test_list_topics_describes_all_topics_of_old_brokers() -> None:
+    """As of Kafka 0.9, whose Metadata requests have version 0."""
+    settings = ClusterSettings(api_versions={ApiKey.METADATA: (0, 0)})
+    with ThreadedCluster(brokers=1, topics={"t": 2, "u": 1}, settings=settings) as cluster:
+        producer = Producer({"bootstrap.servers": cluster.bootstrap_servers})
+        assert sorted(producer.list_topics(timeout=WAIT_S).topics) == ["t", "u"]
+        producer.close()
 
 
 @CLIENTS
