@@ -174,7 +174,7 @@ class LoopThread:
         """
         future = self.begin(work)
         if on_end is not None:
-            future.add_done_callback(lambda _: on_end())
+            self._when_done(future, on_end)
         try:
             if beside is not None:
                 beside()
@@ -187,8 +187,8 @@ class LoopThread:
     def outcome_of(self, future: Future[T]) -> T:
         """Wait for what was begun; raise if the thread ends before."""
         done = OneTimeEvent()
-        future.add_done_callback(lambda _: done.set())
-        while not self.wait(done.wait, None):
+        self._when_done(future, done.set)
+        while not self.wait(done.wait, None) and not future.done():
             self.check_alive()
         try:
             return future.result()
@@ -196,6 +196,10 @@ class LoopThread:
             if self._end is None or not self._end.is_set():
                 raise
         raise _ended()  # the loop has cancelled what was left
+
+    def _when_done(self, future: Future[T], call: Callable[[], object]) -> None:
+        """Have the loop add a callback: it waits if this thread is interrupted while adding one."""
+        self.post(lambda: future.add_done_callback(lambda _: call()))
 
     def begin(self, work: Coroutine[Any, Any, T]) -> Future[T]:
         """Run a coroutine in the loop; `outcome_of` waits for its end."""

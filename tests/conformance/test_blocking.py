@@ -311,7 +311,7 @@ def test_a_callback_may_send_but_not_wait(producer: Producer) -> None:
     assert late == [again]
 
 
-def test_a_signal_handler_may_flush_wherever_it_interrupts_a_send_and_its_wait(
+def test_a_signal_handler_may_flush_wherever_it_interrupts_a_call(
     producer: Producer,
 ) -> None:
     """Python runs a handler at the start of a function and after a call of one in C."""
@@ -330,12 +330,40 @@ def test_a_signal_handler_may_flush_wherever_it_interrupts_a_send_and_its_wait(
         left = attempt
         sys.setprofile(interrupt)
         metadata = producer.send_and_wait("t", b"v")
+        producer.flush(WAIT_S)
         sys.setprofile(None)
         assert metadata.offset == attempt
         if left > 0:
             break
     assert handled == [0] * (attempt - 1)
     assert len(handled) > 20
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+def test_a_producer_goes_on_wherever_ctrl_c_has_ended_a_flush(producer: Producer) -> None:
+    left = 0
+
+    def interrupt(frame: FrameType, event: str, argument: object) -> None:
+        nonlocal left
+        left -= event in ("call", "c_return")
+        if not left:
+            sys.setprofile(None)
+            raise KeyboardInterrupt
+
+    for attempt in range(1, 1000):
+        producer.send("t", b"v")
+        left = attempt
+        try:
+            sys.setprofile(interrupt)
+            producer.flush()
+        except KeyboardInterrupt:
+            pass
+        finally:
+            sys.setprofile(None)
+        assert producer.flush(WAIT_S) == 0
+        if left > 0:
+            break
+    assert attempt > 20
 
 
 def test_a_result_is_waited_for_no_longer_than_the_timeout(
