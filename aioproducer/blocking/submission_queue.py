@@ -92,7 +92,7 @@ class SubmissionQueue:
                 self._pending_bytes += size
                 if not self._awake:
                     self._thread.post(self._more.set)
-                    self._awake = True
+                    self._awake = bool(self._pending)  # a signal handler may have waited for all
                 if self._closed and entry in self._pending:  # by a signal handler in between
                     self._pending.remove(entry)
                     raise errors.ProducerClosedError
