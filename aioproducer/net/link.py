@@ -205,7 +205,7 @@ class BrokerLink:
 
     def dial_is_promising(self, now: float) -> bool:
         """Return whether a dial is in progress and not slow."""
-        # The sum is that of the timer: a difference may be rounded to less than the timeout then.
+        # The same sum as the timer's: a difference of these times could be rounded down.
         return self.is_dialing and now < self.last_attempt_at + DIAL_TIMEOUT_S
 
     # -- calls of the client ----------------------------------------------------------------------
