@@ -183,12 +183,17 @@ def test_an_end_that_an_abort_would_have_been_enough_for_is_found_out(
 def test_a_call_without_an_outcome_that_adds_nothing_is_found_out(
     left: list[object], found: int
 ) -> None:
+    async def no_outcome(offsets: object, group: str) -> None:
+        raise KafkaTimeoutError
+
     ledger, manager = Ledger(), SimpleNamespace(contents=SimpleNamespace(_offsets=left))
-    engine = SimpleNamespace(loop=None, transactions=SimpleNamespace(manager=manager))
-    contents: Any = SimpleNamespace(
-        _producer=SimpleNamespace(engine=engine), _context=SimpleNamespace(ledger=ledger)
+    producer = SimpleNamespace(
+        engine=SimpleNamespace(transactions=SimpleNamespace(manager=manager)),
+        send_offsets_to_transaction=no_outcome,
     )
-    Contents._check_goes_on(contents, TransactionBook().begin("a", 0.0))
+    contents: Any = SimpleNamespace(_producer=producer, _context=SimpleNamespace(ledger=ledger))
+    with pytest.raises(KafkaTimeoutError):
+        _run(Contents._add_offsets(contents, TransactionBook().begin("a", 0.0), "group"))
     assert len(ledger.false_reports) == found
 
 
