@@ -33,7 +33,7 @@ class _Link(SimpleNamespace):
 
 
 def _batch(count: int) -> Any:
-    return SimpleNamespace(count=count)
+    return SimpleNamespace(count=count, topic_partition=TopicPartition("t", 0))
 
 
 def _engine(**link: Any) -> Any:

@@ -563,18 +563,20 @@ def test_a_wait_that_ends_before_its_time_is_found_out(
 
 
 @pytest.mark.parametrize(
-    ("error", "found"),
+    ("error", "logins_were_refused", "found"),
     [
-        (InvalidPartitionError(), 0),
-        (SaslAuthenticationFailedError(), 0),
-        (TransactionAbortedError(), 1),
+        (InvalidPartitionError(), False, 0),
+        (SaslAuthenticationFailedError(), True, 0),
+        (SaslAuthenticationFailedError(), False, 1),
+        (TransactionAbortedError(), True, 1),
     ],
 )
 def test_an_early_record_that_fails_for_another_reason_is_found_out(
-    error: KafkaError, found: int
+    error: KafkaError, logins_were_refused: bool, found: int
 ) -> None:
-    entry = _entry(EARLY, error, asked_at=5.0, settled_at=5.0)
-    assert len(list(early_records_are_refused(_evidence_of(entry)))) == found
+    evidence = _evidence_of(_entry(EARLY, error, asked_at=5.0, settled_at=5.0))
+    evidence.logins_were_refused = logins_were_refused
+    assert len(list(early_records_are_refused(evidence))) == found
 
 
 @pytest.mark.parametrize(
@@ -603,6 +605,7 @@ def _evidence_of(entry: Entry) -> Any:
         healed_at=10.0,
         ledger=SimpleNamespace(entries=[entry], calls=[]),
         cluster=SimpleNamespace(has_had=lambda *_: True),
+        logins_were_refused=False,
         partitions=list,
     )
 
