@@ -2439,6 +2439,63 @@ MUTANTS += (
         "",
     ),
 )
+# What a fifteenth round missed: two calls one after the other, and failures that a result has.
+MUTANTS += (
+    Mutant(
+        "let a single record overtake one that backs off",
+        "core/batching/accumulator.py",
+        "return any(not batch.pins for batch in self._incomplete)",
+        "return any(not (batch.pins or batch.attempts) for batch in self._incomplete)",
+    ),
+    Mutant(
+        "let a whole batch wait for one place only",
+        "runtime/send/appender.py",
+        "await self._memory.wait_for_place(self.fast_path.appended + count - 1)",
+        "await self._memory.wait_for_place(self.fast_path.appended)",
+    ),
+    Mutant(
+        "report the failures of a bulk call as not awaited",
+        "runtime/bulk/run.py",
+        "            batch.mark_retrieved(index)\n",
+        "            batch.mark_retrieved(index) if batch.parts else None\n",
+    ),
+    Mutant(
+        "leave batches waiting for a producer id that is refused",
+        "core/sending/sender.py",
+        "self.abort(error, in_flight=False)",
+        "self.abort(error, queued=False)",
+    ),
+    Mutant(
+        "let a batch linger that a whole batch has closed",
+        "core/batching/accumulator.py",
+        "            is_planned = last.full\n            last.close()",
+        "            last.close()\n            is_planned = last.full",
+    ),
+    Mutant(
+        "end a linger although some records are not awaited",
+        "core/batching/readiness.py",
+        "            if batch.watchers < batch.count:\n",
+        "            if not batch.watchers:\n",
+    ),
+    Mutant(
+        "keep an early record that has waited for memory out of every queue",
+        "runtime/send/appender.py",
+        "            if early.takes(topic):\n",
+        "            if self.early is not None or early.takes(topic):\n",
+    ),
+    Mutant(
+        "queue no early record of a topic that gets its metadata later",
+        "runtime/engine.py",
+        "            if not self.appender.early.topics:\n",
+        "            if self.metadata.version:\n",
+    ),
+    Mutant(
+        "refuse memory that fits exactly",
+        "core/batching/buffer_pool.py",
+        "        if self.available < size:\n            return None",
+        "        if self.available <= size:\n            return None",
+    ),
+)
 
 TRANSACTIONAL_MUTANTS += (
     Mutant(

@@ -651,8 +651,10 @@ def _refused_in_calm(e: Evidence) -> Iterator[str]:
     """
     held = list(_waits_for_topics(e))
     timeout = e.config.delivery_timeout_ms / 1000
-    gone = [each.settled_at for each in _held_by_what_is_gone(e) if each.settled_at is not None]
-    held += [(at, at + timeout) for at in gone]
+    gone = [*_held_by_what_is_gone(e)]
+    if e.cluster.deleted:  # the partition of a dropped delivery is not known
+        gone += [each for each in e.ledger.dropped if each.name not in e.copies]
+    held += [(at, at + timeout) for each in gone if (at := each.settled_at) is not None]
     progress_at = [at for _, partition in e.partitions() for at in partition.append_times]
     progress_at += e.cluster.untimely_refused
     for entry in e.ledger.entries:

@@ -26,6 +26,7 @@ from typing import Any, TypeVar
 
 from aioproducer.errors import BootstrapError, KafkaError, SaslAuthenticationFailedError
 from aioproducer.runtime.engine import ProducerEngine
+from aioproducer.testing.broker import TopicSpec
 from aioproducer.testing.faults import FaultScript
 from aioproducer.testing.world.faults import Fault
 from aioproducer.testing.world.loop import BusyLoopError, StuckError, VirtualLoop
@@ -34,7 +35,6 @@ from aioproducer.testing.world.spec import Chance
 from aioproducer.testing.world.trace import Trace
 from aioproducer.testing.world.world import SimWorld
 from aioproducer.types import TopicPartition
-from simulation.bursts import Bursts
 from simulation.calls import MoreCalls
 from simulation.evidence import (
     Evidence,
@@ -67,6 +67,7 @@ from simulation.scenario import (
     with_sessions,
     without_producer_ids,
 )
+from simulation.sequels import Sequels
 from simulation.themes import (
     LOST_ENDS,
     Theme,
@@ -91,7 +92,7 @@ _MOST_TURNS, _MOST_TURNS_PER_INSTANT = 400_000, 2000
 _PROBES = 4
 _SHARE_UNANSWERED, _SHARE_CANCELLED = 0.3, 0.15
 """Of the closes after all faults."""
-_FORBIDDEN_TOPIC = "zz-early"
+_FORBIDDEN_TOPIC, _LATER_TOPIC, _LATER_TIMES = "zz-early", "zz-later", 3
 _MOST_LOST, _LOST_FOR_S = 8, 2.0
 """Requests for metadata that are lost while a producer starts, and records are sent already."""
 T = TypeVar("T")
@@ -379,7 +380,7 @@ class Simulation:
                 faults = FaultScript(self.world.cluster.faults)
                 faults.next("metadata", times=lost).drops_the_connection()
                 await producer.start(wait=False)
-                await self._send_what_is_refused(producer)
+                await self._send_what_waits_longer(producer)
                 return producer
             try:
                 await producer.start()
@@ -395,13 +396,23 @@ class Simulation:
     def _logins_were_refused(self) -> bool:
         return any(broker.security.refusals for broker in self.world.brokers.values())
 
-    async def _send_what_is_refused(self, producer: SimProducer) -> None:
-        """Records without metadata yet, of a partition that is absent and a forbidden topic."""
+    async def _send_what_waits_longer(self, producer: SimProducer) -> None:
+        """Records without metadata yet, of a partition that is absent and a forbidden topic.
+
+        And one of a topic that has no leader at first, while the others have metadata.
+        """
         faults = FaultScript(self.world.cluster.faults)
         faults.every("metadata", topic=_FORBIDDEN_TOPIC).answers("TOPIC_AUTHORIZATION_FAILED")
+        self.world.cluster.create_topic(_LATER_TOPIC, TopicSpec(1, 3))
+        later = faults.next("metadata", topic=_LATER_TOPIC, times=_LATER_TIMES)
+        later.answers("LEADER_NOT_AVAILABLE")
         topic, spec = min(self.scenario.topics.items())
-        for name, partition in ((topic, spec.partitions), (_FORBIDDEN_TOPIC, None)):
-            value = b"%s%s>" % (EARLY, name.encode())
+        for mark, name, partition in (
+            (EARLY, topic, spec.partitions),
+            (EARLY, _FORBIDDEN_TOPIC, None),
+            (b"<later/", _LATER_TOPIC, None),
+        ):
+            value = b"%s%s>" % (mark, name.encode())
             entry = Entry(value, -2, name, partition, None, value, (), None, self.loop.time())
             try:
                 entry.delivery = await producer.send(name, value, partition=partition)
@@ -445,7 +456,7 @@ class Simulation:
         self.world.heal()
         await asyncio.gather(*tasks)
         await asyncio.sleep(_SETTLING_S)
-        aftermath = Bursts(producer, self.world, self.ledger)
+        aftermath = Sequels(producer, self.world, self.ledger)
         await aftermath.before_probes()
         await self._probe(producer)
         left = await self._bounded("flush", producer.flush())
