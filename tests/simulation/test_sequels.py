@@ -1,4 +1,4 @@
-"""What two calls do one after the other, in whole runs with a planted fault."""
+"""Whole runs in which two calls, one after the other, show a planted fault."""
 
 from __future__ import annotations
 
