@@ -2030,7 +2030,7 @@ MUTANTS += tuple(
             "do not call what is added to a handle after the hand-over",
             "blocking/handle.py",
             "        if self._delivery is not None and not self._thread.post(self._attach):\n"
-            "            self._attach()\n",
+            "            self._attach(has_loop=False)\n",
             "",
         ),
         (
