@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import threading
 from collections.abc import Mapping
+from types import SimpleNamespace
 from typing import Any, ClassVar, NamedTuple, NoReturn, Self
 
 from aioproducer._util.secrets import hides_arguments
@@ -269,6 +270,11 @@ class KafkaProducer(TransactionsMixin):
         return groups
 
     # -- private ---------------------------------------------------------------------------------
+
+    @property
+    def _sender(self) -> SimpleNamespace:
+        """The sender's thread, of which health checks ask whether it is alive."""
+        return SimpleNamespace(is_alive=lambda: not self._closed)
 
     def _own_running(self) -> Connection:
         if self._closed:

@@ -447,6 +447,13 @@ def test_programs_read_the_brokers_and_have_the_metadata_updated(cluster: Thread
         asyncio.run(until(lambda: asked.struck == 1))
 
 
+def test_health_checks_see_whether_the_sender_is_alive(cluster: ThreadedCluster) -> None:
+    producer = KafkaProducer(bootstrap_servers=cluster.bootstrap_servers)
+    assert producer._sender.is_alive()
+    producer.close()
+    assert not producer._sender.is_alive()
+
+
 def test_opentelemetry_can_replace_the_method_that_takes_new_metadata(
     producer: KafkaProducer,
 ) -> None:
