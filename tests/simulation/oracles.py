@@ -431,8 +431,14 @@ def early_records_are_refused(e: Evidence) -> Iterator[str]:
         until = settled + e.config.delivery_timeout_ms / 1000
         is_gone = entry.partition is not None and not e.cluster.has_had(entry.topic, settled, until)
         has_come = e.cluster.has_had(entry.topic, until, until, entry.partition)
-        is_known = min(appended_at, default=inf) < (settled + until) / 2
-        if isinstance(error, DeliveryTimeoutError) and (is_gone or has_come or not is_known):
+        known_at = min(appended_at, default=inf)
+        is_known = known_at < (settled + until) / 2
+        # Healing ends the refusal of the forbidden topic.
+        healed_at = inf if e.healed_at is None else e.healed_at
+        is_allowed = entry.partition is None and known_at > healed_at
+        if isinstance(error, DeliveryTimeoutError) and (
+            is_gone or has_come or is_allowed or not is_known
+        ):
             continue
         if e.logins_were_refused and isinstance(error, AuthenticationError):
             continue

@@ -579,6 +579,17 @@ def test_an_early_record_that_fails_for_another_reason_is_found_out(
     assert len(list(early_records_are_refused(evidence))) == found
 
 
+@pytest.mark.parametrize(("appended_at", "found"), [(9.0, 1), (11.0, 0)])
+def test_a_refusal_of_early_records_ends_with_the_healing(appended_at: float, found: int) -> None:
+    entry = _entry(EARLY, DeliveryTimeoutError(), asked_at=5.0, settled_at=35.0)
+    entry.partition = None
+    evidence = _evidence_of(entry)
+    log = SimpleNamespace(append_times=[appended_at])
+    evidence.partitions = lambda: [(TopicPartition("t", 0), log)]
+    evidence.cluster.has_had = lambda *_: False
+    assert len(list(early_records_are_refused(evidence))) == found
+
+
 @pytest.mark.parametrize(
     ("is_in_bulk", "asked_at", "settled_at", "took"),
     [(False, 5.0, 9.0, 29.0), (True, 5.0, 35.0, 25.0), (True, 11.0, 41.0, 30.0)],
