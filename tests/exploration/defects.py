@@ -186,8 +186,9 @@ OWN = (
     Defect(
         "leave a transaction open when the producer is closed",
         "core/transactions/manager.py",
-        "            self.aborted_by_close = self.number\n            return self._abort("
-        'ProducerClosedError("the producer was closed meanwhile"))\n',
+        "            self.aborted_by_close = self.number\n"
+        '            error = ProducerClosedError("the producer was closed meanwhile")\n'
+        "            return self._abort(error, closing=True)\n",
         "            return None\n",
         transactional=True,
     ),

@@ -105,7 +105,7 @@ class _Record:
             try:
                 default = default_bytes(field["type"], field["default"])
             except AvroSchemaError as error:
-                if check_default:
+                if check_default or isinstance(error, _EndlessDefaultError):
                     raise AvroSchemaError(
                         f"the default of field {field['name']!r} of {self.name} {error}"
                     ) from None
@@ -519,6 +519,10 @@ _NOT_RECORDS: Final = (str, bytes, int, float, list, tuple, type(None), Decimal,
 # -- defaults --------------------------------------------------------------------------------------
 
 
+class _EndlessDefaultError(AvroSchemaError):
+    """A default that would take time or memory without end."""
+
+
 def default_bytes(schema: Any, default: Any) -> bytes:
     """Return the encoding of a default as a schema's JSON has it."""
     out = bytearray()
@@ -528,7 +532,7 @@ def default_bytes(schema: Any, default: Any) -> bytes:
         where = f" at {mismatch.path}" if mismatch.steps else ""
         raise AvroSchemaError(f"{mismatch.reason}{where}") from None
     except RecursionError:
-        raise AvroSchemaError("is nested too deeply, or contains itself") from None
+        raise _EndlessDefaultError("is nested too deeply, or contains itself") from None
     return bytes(out)
 
 
@@ -538,7 +542,7 @@ _MOST_DEFAULT_PARTS: Final = 10_000
 
 def _put_default(out: bytearray, schema: Any, default: Any, budget: Iterator[int]) -> None:
     if next(budget, None) is None:
-        raise AvroSchemaError("is without end, or has too many parts")
+        raise _EndlessDefaultError("is without end, or has too many parts")
     if isinstance(schema, list):
         for index, branch in enumerate(schema):
             made = bytearray(varint(zigzag(index)))
