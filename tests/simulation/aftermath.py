@@ -82,7 +82,7 @@ class Aftermath:
     async def after_probes(self) -> None:
         """Ask once every record has its outcome."""
         if self._producer.engine.failure is None and self._world.cluster.topics:
-            self._check_ends()
+            await self._check_ends()
             await self._check_free_memory()
             await self._check_single_records()
             await self._check_new_partition()
@@ -106,8 +106,10 @@ class Aftermath:
 
     # -- questions --------------------------------------------------------------------------------
 
-    def _check_ends(self) -> None:
+    async def _check_ends(self) -> None:
         """Nothing is kept that has ended: no future, batch or connection."""
+        if kept_ends(self._producer.engine):
+            await asyncio.sleep(0)  # interceptors receive the last outcome in the next turn
         kept = kept_ends(self._producer.engine)
         if kept:
             self._ledger.false_reports.append(f"what has ended is kept: {kept}")
