@@ -171,7 +171,7 @@ class Reports:
                     del self.ready[0]
                     if kind is Failure:
                         self.count -= 1
-                        self.bytes -= report[0][6]
+                        self.bytes -= report.record.size
             if isinstance(report, Group):
                 served += self._serve_group(report)
             else:
