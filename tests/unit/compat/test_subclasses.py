@@ -15,7 +15,7 @@ from aioproducer.compat.kafka import KafkaProducer
 from aioproducer.testing import ThreadedCluster
 
 WAIT_S = 20.0
-KAFKA_PYTHON = {"_closed", "_metadata"}
+KAFKA_PYTHON = {"_closed", "_metadata", "_sender"}
 """The private names of its producer that the drop-in has as well."""
 
 
