@@ -18,11 +18,12 @@ import warnings
 from collections import defaultdict
 from collections.abc import Callable, Coroutine, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
-from types import FrameType
 from typing import Any, TypeVar
 
 import pytest
+from support.signals import SignalAt, interrupt
 
 from aioproducer.blocking import DeliveryHandle, Producer
 from aioproducer.errors import (
@@ -311,59 +312,31 @@ def test_a_callback_may_send_but_not_wait(producer: Producer) -> None:
     assert late == [again]
 
 
-def test_a_signal_handler_may_flush_wherever_it_interrupts_a_call(
-    producer: Producer,
-) -> None:
-    """Python runs a handler at the start of a function and after a call of one in C."""
-    left = 0
+def test_a_signal_handler_may_flush_wherever_it_interrupts_a_call(producer: Producer) -> None:
     handled: list[int] = []
-
-    def interrupt(frame: FrameType, event: str, argument: object) -> None:
-        nonlocal left
-        left -= event in ("call", "c_return")
-        if not left:
-            sys.setprofile(None)
-            handled.append(producer.flush(WAIT_S))
-
     producer.send_and_wait("t", b"0")
-    for attempt in range(1, 1000):
-        left = attempt
-        sys.setprofile(interrupt)
-        metadata = producer.send_and_wait("t", b"v")
-        producer.flush(WAIT_S)
-        sys.setprofile(None)
-        assert metadata.offset == attempt
-        if left > 0:
+    for point in range(1, 1000):
+        with SignalAt(point, lambda: handled.append(producer.flush(WAIT_S))) as signal:
+            metadata = producer.send_and_wait("t", b"v")
+            producer.flush(WAIT_S)
+        assert metadata.offset == point
+        if not signal.is_handled:
             break
-    assert handled == [0] * (attempt - 1)
+    assert handled == [0] * (point - 1)
     assert len(handled) > 20
 
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 def test_a_producer_goes_on_wherever_ctrl_c_has_ended_a_flush(producer: Producer) -> None:
-    left = 0
-
-    def interrupt(frame: FrameType, event: str, argument: object) -> None:
-        nonlocal left
-        left -= event in ("call", "c_return")
-        if not left:
-            sys.setprofile(None)
-            raise KeyboardInterrupt
-
-    for attempt in range(1, 1000):
+    for point in range(1, 1000):
         producer.send("t", b"v")
-        left = attempt
-        try:
-            sys.setprofile(interrupt)
+        ctrl_c = SignalAt(point, interrupt)
+        with suppress(KeyboardInterrupt), ctrl_c:
             producer.flush()
-        except KeyboardInterrupt:
-            pass
-        finally:
-            sys.setprofile(None)
         assert producer.flush(WAIT_S) == 0
-        if left > 0:
+        if not ctrl_c.is_handled:
             break
-    assert attempt > 20
+    assert point > 20
 
 
 def test_a_result_is_waited_for_no_longer_than_the_timeout(

@@ -2,44 +2,34 @@
 
 from __future__ import annotations
 
-import sys
-import types
 from traceback import walk_stack
+from types import FrameType
+
+from support.signals import SignalAt
 
 from aioproducer.blocking import Producer, submission_queue
 from aioproducer.testing import ThreadedCluster
 
 
+def is_inside(frame: FrameType) -> bool:
+    return any(
+        each.f_code.co_filename == submission_queue.__file__ for each, _ in walk_stack(frame)
+    )
+
+
 def test_signal_handler_may_flush_wherever_it_interrupts_a_send() -> None:
-    """CPython calls a handler at the begin of a function, and after a call of a built-in one."""
-    at = 0
-
-    def is_here(frame: types.FrameType) -> bool:
-        return frame.f_code.co_filename == submission_queue.__file__
-
-    def interrupt(frame: types.FrameType, event: str, argument: object) -> None:
-        nonlocal at
-        if event in ("call", "c_return") and any(is_here(each) for each, _ in walk_stack(frame)):
-            at -= 1
-            if not at:
-                sys.setprofile(None)
-                assert producer.flush(5) == 0
-
+    handled: list[int] = []
     with (
         ThreadedCluster(brokers=1, topics={"t": 1}) as cluster,
         Producer(bootstrap_servers=cluster.bootstrap_servers) as producer,
     ):
         producer.send_and_wait("t", b"first")
-        interrupted = 0
-        for attempt in range(1, 100):
-            at = attempt
-            sys.setprofile(interrupt)
-            try:
+        for point in range(1, 100):
+            signal = SignalAt(point, lambda: handled.append(producer.flush(5)), counts=is_inside)
+            with signal:
                 handle = producer.send("t", b"v")
-            finally:
-                sys.setprofile(None)
-            assert handle.result(5).offset == attempt
-            if at > 0:
+            assert handle.result(5).offset == point
+            if not signal.is_handled:
                 break
-            interrupted = attempt
-        assert interrupted > 10
+    assert handled == [0] * (point - 1)
+    assert len(handled) > 10

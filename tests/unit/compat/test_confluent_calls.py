@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 import gc
 import pickle
-import sys
 import time
 import types
 from collections.abc import Iterator
@@ -14,6 +13,7 @@ from typing import Any
 import confluent_kafka
 import confluent_kafka.admin
 import pytest
+from support.signals import SignalAt, interrupt
 
 from aioproducer.compat import confluent
 from aioproducer.compat.confluent import KafkaError, Message, Producer
@@ -688,38 +688,43 @@ def test_property_that_is_neither_true_nor_false_is_refused() -> None:
 
 def test_flush_ends_wherever_an_interrupt_has_ended_poll(cluster: ThreadedCluster) -> None:
     """As by a signal handler, an interrupt is raised after the first call, the second..."""
-    events = 0
 
-    def interrupt(frame: types.FrameType, event: str, argument: object) -> None:
-        nonlocal events
-        if (
-            event == "c_return"
-            and frame.f_code.co_filename == Reports.__init__.__code__.co_filename
-        ):
-            events -= 1
-            if not events:
-                sys.setprofile(None)
-                raise KeyboardInterrupt
+    def is_here(frame: types.FrameType) -> bool:
+        return frame.f_code.co_filename == Reports.__init__.__code__.co_filename
 
     producer = Producer({"bootstrap.servers": cluster.bootstrap_servers})
     after = 0
-    for attempt in range(1, 1000):
+    for point in range(1, 1000):
         producer.produce("one", b"v", on_delivery=lambda *_: None)
         producer.produce("one", b"v", on_delivery=lambda *_: None)
         while not producer._own_reports.ready:
             pass
-        events = attempt
         try:
-            sys.setprofile(interrupt)
-            producer.poll(0)
+            with SignalAt(point, interrupt, events=("c_return",), counts=is_here):
+                producer.poll(0)
         except KeyboardInterrupt:
-            after = attempt
-        finally:
-            sys.setprofile(None)
-        assert producer.flush(5) == 0, attempt
-        if after < attempt:
+            after = point
+        assert producer.flush(5) == 0, point
+        if after < point:
             break
     assert after > 5
+    producer.close()
+
+
+def test_signal_handler_may_flush_wherever_it_interrupts_a_produce_without_callback(
+    cluster: ThreadedCluster,
+) -> None:
+    counts: list[int] = []
+    producer = Producer({"bootstrap.servers": cluster.bootstrap_servers})
+    for point in range(1, 1000):
+        producer.produce("one", b"v")
+        with SignalAt(point, lambda: counts.append(producer.flush(5))) as signal:
+            producer.produce("one", b"v")
+        assert producer.flush(5) == 0
+        if not signal.is_handled:
+            break
+    assert counts == [0] * (point - 1)
+    assert len(counts) > 5
     producer.close()
 
 
@@ -727,34 +732,22 @@ def test_flush_ends_wherever_an_interrupt_has_ended_poll(cluster: ThreadedCluste
 def test_signal_handler_may_flush_wherever_it_interrupts_produce_and_poll(
     cluster: ThreadedCluster, topic: str
 ) -> None:
-    """Python runs a handler at the start of a function and after a call of one in C."""
-    left = 0
     counts: list[int] = []
-
-    def interrupt(frame: types.FrameType, event: str, argument: object) -> None:
-        nonlocal left
-        left -= event in ("call", "c_return")
-        if not left:
-            sys.setprofile(None)
-            counts.append(producer.flush(WAIT_S))
-
     seen: list[str] = []
     producer = Producer({"bootstrap.servers": cluster.bootstrap_servers})
-    for attempt in range(1, 1000):
+    for point in range(1, 1000):
         producer.produce(topic, "without a callback")
         for value in ("first", "second"):
             producer.produce(topic, value, on_delivery=lambda _, m: seen.append(m.value()))
         while not producer._own_reports.ready:
             pass
-        left = attempt
-        sys.setprofile(interrupt)
-        producer.produce(topic, "third", on_delivery=lambda _, m: seen.append(m.value()))
-        producer.poll(0)
-        sys.setprofile(None)
+        with SignalAt(point, lambda: counts.append(producer.flush(WAIT_S))) as signal:
+            producer.produce(topic, "third", on_delivery=lambda _, m: seen.append(m.value()))
+            producer.poll(0)
         assert producer.flush(WAIT_S) == 0
-        assert len(seen) == 3 * attempt
-        if left > 0:
+        assert len(seen) == 3 * point
+        if not signal.is_handled:
             break
-    assert counts == [0] * (attempt - 1)
+    assert counts == [0] * (point - 1)
     assert len(counts) > 10
     producer.close()

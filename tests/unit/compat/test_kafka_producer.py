@@ -12,7 +12,6 @@ import subprocess
 import sys
 import threading
 import time
-import types
 import warnings
 from collections import namedtuple
 from collections.abc import Callable, Iterator
@@ -21,6 +20,7 @@ from typing import Any
 
 import numpy
 import pytest
+from support.signals import SignalAt
 from support.waiting import until
 
 from aioproducer.compat import kafka as ours
@@ -115,31 +115,18 @@ def test_callbacks_run_in_order_and_before_get_returns(producer: KafkaProducer) 
 def test_signal_handler_may_flush_wherever_it_interrupts_send_and_get(
     producer: KafkaProducer,
 ) -> None:
-    """Python runs a handler at the start of a function and after a call of one in C."""
-    left = 0
     handled: list[None] = []
-
-    def interrupt(frame: types.FrameType, event: str, argument: object) -> None:
-        nonlocal left
-        left -= event in ("call", "c_return")
-        if not left:
-            sys.setprofile(None)
-            producer.flush(WAIT_S)
-            handled.append(None)
-
     seen: list[Any] = []
     producer.send("one", b"v").get(WAIT_S)
-    for attempt in range(1, 1000):
-        left = attempt
-        sys.setprofile(interrupt)
-        future = producer.send("one", b"v").add_callback(seen.append).add_callback(seen.append)
-        metadata = future.get(WAIT_S)
-        sys.setprofile(None)
+    for point in range(1, 1000):
+        with SignalAt(point, lambda: handled.append(producer.flush(WAIT_S))) as signal:
+            future = producer.send("one", b"v").add_callback(seen.append).add_callback(seen.append)
+            metadata = future.get(WAIT_S)
         assert seen == [metadata, metadata]
         seen.clear()
-        if left > 0:
+        if not signal.is_handled:
             break
-    assert len(handled) == attempt - 1 > 20
+    assert len(handled) == point - 1 > 20
 
 
 def test_callbacks_have_run_when_flush_returns(producer: KafkaProducer) -> None:
