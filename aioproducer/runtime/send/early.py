@@ -161,13 +161,15 @@ class EarlyRecords:
 
     def _place_batches(self, meta: TopicMetadata, batches: Collection[_EarlyBatch]) -> None:
         spread = _Spread(meta, self._check, self._batch_appender, self._accumulator.settings)
-        places: list[list[tuple[_Part, int]]] = []
-        for early in batches:
-            records = zip(early.batch.records(), early.partitions, strict=True)
-            at = early.batch.created_at
-            places.append([spread.add(record, given, at) for record, given in records])
+        given = [zip(each.batch.records(), each.partitions, strict=True) for each in batches]
+        checked = [[spread.checked(*record) for record in records] for records in given]
+        parts_of: dict[_EarlyBatch, list[tuple[_Part, int]]] = {}
+        for early, records in zip(batches, checked, strict=True):
+            if not early.batch.done:  # a partitioner may purge the records that it is asked for
+                at = early.batch.created_at
+                parts_of[early] = [spread.add(*record, at) for record in records]
         made = {part: self._batch_of_part(meta.name, part) for part in spread.parts}
-        for early, where in zip(batches, places, strict=True):
+        for early, where in parts_of.items():
             early.batch.remove_listener(early)
             self._accumulator.spread(early.batch, [(made[part], index) for part, index in where])
         for part, batch in made.items():
@@ -199,14 +201,32 @@ class _Spread:
         self._most = settings.batch_records or sys.maxsize
         self._open: dict[int, _Part] = {}
 
+    def checked(
+        self, decoded: DecodedRecord, given: int | None
+    ) -> tuple[OutgoingRecord, KafkaError | None]:
+        """Return a record with the partition that was given or chosen; why it cannot be sent."""
+        _, timestamp_ms, key, value, headers = decoded
+        try:
+            if given is not None and given >= len(self._meta.partitions):
+                raise InvalidPartitionError(
+                    f"the topic has {len(self._meta.partitions)} partition(s)", partition=given
+                )
+            record = self._check.record(self._meta, key, value, headers, given, timestamp_ms)
+        except Exception as raised:
+            size = record_size_bound(key, value, headers) + HEADER_SIZE
+            record = OutgoingRecord(self._meta, given, timestamp_ms, key, value, headers, size)
+            return record, raised if isinstance(raised, KafkaError) else partitioner_error(raised)
+        return record, None
+
     def add(
-        self, decoded: DecodedRecord, given: int | None, created_at: float
+        self, record: OutgoingRecord, error: KafkaError | None, created_at: float
     ) -> tuple[_Part, int]:
         """Add a record; return its part and its index there."""
-        try:
-            record = self._checked(decoded, given)
-        except Exception as error:
-            return self._refused(decoded, given, created_at, error), 0
+        if error is not None:
+            where = NO_PARTITION if record.partition is None else record.partition
+            refused = _Part(where, created_at, record.size, [record], error)
+            self.parts.append(refused)
+            return refused, 0
         size = record.size - HEADER_SIZE
         sticky = None
         if record.partition is None:
@@ -218,27 +238,6 @@ class _Spread:
         if sticky is not None:
             sticky.update(record.partition, size, self._meta, enable_switch=False)
         return part, len(part.records) - 1
-
-    def _checked(self, decoded: DecodedRecord, given: int | None) -> OutgoingRecord:
-        if given is not None and given >= len(self._meta.partitions):
-            raise InvalidPartitionError(
-                f"the topic has {len(self._meta.partitions)} partition(s)", partition=given
-            )
-        _, timestamp_ms, key, value, headers = decoded
-        return self._check.record(self._meta, key, value, headers, given, timestamp_ms)
-
-    def _refused(
-        self, decoded: DecodedRecord, given: int | None, created_at: float, error: Exception
-    ) -> _Part:
-        _, timestamp_ms, key, value, headers = decoded
-        size = record_size_bound(key, value, headers) + HEADER_SIZE
-        record = OutgoingRecord(self._meta, given, timestamp_ms, key, value, headers, size)
-        if not isinstance(error, KafkaError):
-            error = partitioner_error(error)
-        where = NO_PARTITION if given is None else given
-        part = _Part(where, created_at, size, [record], error)
-        self.parts.append(part)
-        return part
 
     def _part(self, partition: int, size: int, created_at: float) -> _Part:
         """Return the last part of a partition, or a new one."""

@@ -17,6 +17,7 @@ from aioproducer.errors import (
     MetadataTimeoutError,
     ProducerClosedError,
     ProducerFailedError,
+    RecordsPurgedError,
     SaslAuthenticationFailedError,
 )
 from aioproducer.records import record_size_bound
@@ -24,6 +25,7 @@ from aioproducer.records.batch import HEADER_SIZE
 from aioproducer.runtime.delivery import Delivery
 from aioproducer.testing.security import ListenerSecurity
 from aioproducer.testing.world.producer import SimProducer
+from aioproducer.types import Persistence
 
 
 async def connecting(stage: Stage) -> None:
@@ -231,6 +233,36 @@ def test_records_that_a_partitioner_sends_follow_those_that_it_is_asked_for() ->
     def choose(topic: str, key: bytes | None, value: bytes, *_: object) -> int:
         if value in answers:
             further.append(producer[0].send_nowait(topic, answers[value]))
+        return 0
+
+    play(act, partitioner=choose)
+
+
+@pytest.mark.parametrize("in_flight", [False, True])
+@pytest.mark.parametrize("purged_at", [b"1", b"2"])
+def test_a_partitioner_may_purge_the_records_that_it_is_asked_for(
+    purged_at: bytes, in_flight: bool
+) -> None:
+    async def act(stage: Stage) -> None:
+        await connecting(stage)
+        deliveries = [await stage.producer.send("t", b"1")]
+        await asyncio.sleep(2)  # the next ones are of another batch
+        deliveries += [await stage.producer.send("t", value) for value in (b"2", b"3")]
+        producer.append(stage.producer)
+        stage.revive()
+        for delivery in deliveries:
+            with pytest.raises(RecordsPurgedError) as caught:
+                await delivery
+            assert caught.value.persistence is Persistence.NOT_PERSISTED
+        assert (await stage.producer.send_and_wait("t", b"4")).offset == 0
+        assert stage.values("t") == [b"4"]
+        await stage.producer.close()
+
+    producer: list[SimProducer] = []
+
+    def choose(topic: str, key: bytes | None, value: bytes, *_: object) -> int:
+        if value == purged_at:
+            assert producer[0].purge(in_flight=in_flight) == 3
         return 0
 
     play(act, partitioner=choose)
