@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from asyncio import CancelledError
 from collections.abc import AsyncIterable, Awaitable, Callable, Iterable
 from typing import TypeVar, cast
 
 from aioproducer._util.arguments import is_asynchronous
+from aioproducer._util.tasks import HOOK_ERRORS, is_cancelled
 from aioproducer.core.batching.batch import RecordParts
 from aioproducer.core.metadata.cluster import missing_topic_error
 from aioproducer.errors import IllegalStateError, KafkaError, TransactionAbortableError
@@ -88,7 +90,7 @@ async def _send_all(
 ) -> SendManyResult:
     result = SendManyResult()
     accepted: list[tuple[int, Delivery]] = []
-    broken: Exception | None = None
+    broken: BaseException | None = None
     try:
         async for item in items:
             number = result.count
@@ -103,7 +105,9 @@ async def _send_all(
                 result.failed.append(FailedRecord(number, refusal))
                 on_refused(refusal)
             result.count += 1
-    except Exception as error:
+    except HOOK_ERRORS as error:
+        if isinstance(error, CancelledError) and is_cancelled():
+            raise
         broken = error
     for number, delivery in accepted:
         await _fold(result, number, delivery)

@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, TypeVar
 from aioproducer._util.arguments import is_of_type
 from aioproducer._util.causes import chain_of
 from aioproducer._util.printable import repr_of
+from aioproducer._util.tasks import HOOK_ERRORS, is_cancelled
 from aioproducer.core.metadata.cluster import missing_topic_error
 from aioproducer.errors import (
     IllegalStateError,
@@ -138,11 +139,13 @@ class BulkRun:
 
         Raise `SendManyInterruptedError` if `feeding` raised, or a signal handler inside the call.
         """
-        broken: Exception | None = None
+        broken: BaseException | None = None
         try:
             try:
                 await feeding
-            except Exception as error:
+            except HOOK_ERRORS as error:
+                if isinstance(error, asyncio.CancelledError) and is_cancelled():
+                    raise
                 broken = error
             await self._wait()
         finally:

@@ -14,6 +14,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from aioproducer._util.arguments import is_asynchronous
+from aioproducer._util.tasks import HOOK_ERRORS
 from aioproducer.errors import SerializationError
 from aioproducer.records.bulk import OpenBatches, fill_items
 from aioproducer.runtime.bulk.result import FailedRecord, SendManyInterruptedError, SendManyResult
@@ -105,12 +106,12 @@ async def _feed(
             number += 1
         return
     source = iter(items)
-    broken: Exception | None = None
+    broken: BaseException | None = None
     while broken is None:
         rows.items = []
         try:
             rows.items.extend(islice(source, _ITEMS_AT_ONCE))
-        except Exception as error:
+        except HOOK_ERRORS as error:
             broken = error
         if not rows.items:
             break

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from aioproducer._util import log
 from aioproducer._util.printable import repr_of
+from aioproducer._util.tasks import HOOK_ERRORS, is_cancelled
 
 if TYPE_CHECKING:
     from aioproducer.config import ProducerConfig
@@ -44,7 +45,9 @@ class UserObjects:
                 bound = f"request_timeout_ms={self._timeout_ms}"
                 reason = f"took longer than {bound}" if timeout.expired() else repr_of(error)
                 _log.error("closing %s: %s", name, reason)
-            except Exception as error:
+            except HOOK_ERRORS as error:
+                if isinstance(error, asyncio.CancelledError) and is_cancelled():
+                    raise
                 _log.error("closing %s: %s", name, repr_of(error), exc_info=error)
 
 

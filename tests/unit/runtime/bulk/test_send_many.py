@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from itertools import chain, groupby
 from typing import Any
 
@@ -144,6 +144,36 @@ def test_items_before_one_that_raises_are_delivered() -> None:
             await stage.producer.send_many("t", items())
         assert (caught.value.result.count, caught.value.result.delivered) == (700, 700)
         assert stage.values("t") == numbered(700)
+        await stage.producer.close()
+
+    play(act)
+
+
+async def cancelled_itself() -> AsyncIterator[bytes]:
+    yield b"0"
+    other = asyncio.create_task(asyncio.sleep(60))
+    await asyncio.sleep(0)
+    other.cancel()
+    await other
+
+
+def raises_cancelled() -> Iterator[bytes]:
+    yield b"0"
+    raise asyncio.CancelledError
+
+
+@pytest.mark.parametrize("items", [cancelled_itself, raises_cancelled])
+def test_items_that_read_what_was_cancelled_do_not_cancel_the_call(
+    items: Callable[[], AsyncIterator[bytes] | Iterator[bytes]],
+) -> None:
+    async def act(stage: Stage) -> None:
+        await stage.producer.start()
+        for producer in (stage.producer, MockProducer()):
+            with pytest.raises(SendManyInterruptedError) as caught:
+                await producer.send_many("t", items())
+            assert (caught.value.result.count, caught.value.result.delivered) == (1, 1)
+            assert isinstance(caught.value.__cause__, asyncio.CancelledError)
+        assert stage.values("t") == [b"0"]
         await stage.producer.close()
 
     play(act)

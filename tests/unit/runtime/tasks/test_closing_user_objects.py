@@ -139,6 +139,27 @@ def test_a_close_that_is_cancelled_closes_none_twice() -> None:
     assert reported == ["key closed", "value closed"]
 
 
+def test_the_result_of_a_cancelled_future_in_a_close_does_not_begin_another_one(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    reported: list[str] = []
+
+    class Reading(Closing):
+        def close(self) -> None:
+            cancelled = asyncio.get_running_loop().create_future()
+            cancelled.cancel()
+            cancelled.result()
+
+    async def act(stage: Stage) -> None:
+        await stage.producer.start()
+        await stage.producer.close()
+
+    key, value = Reading("key", reported), Closing("value", reported)
+    play(act, key_serializer=key, value_serializer=value)
+    assert reported == ["value closed"]
+    assert "closing Reading: CancelledError()" in caplog.text
+
+
 def test_functions_and_classes_have_nothing_to_close() -> None:
     class Text(str):
         def close(self) -> None:
