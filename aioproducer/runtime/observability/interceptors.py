@@ -127,11 +127,11 @@ class InterceptorChain:
             self._loop.call_soon(self._call, method, cluster)
 
     def close(self) -> None:
-        """Report remaining outcomes, then call `close` of the interceptors."""
+        """Report remaining outcomes, then call `close` of the interceptors, once."""
         for batch in list(self._watched):
             self._report_batch(batch)
-        for method in self._close:
-            self._call(method)
+        while self._close:
+            self._call(self._close.pop(0))
 
     def _on_batch_done(self, batch: ProducerBatch) -> None:
         self._loop.call_soon(self._report_batch, batch)

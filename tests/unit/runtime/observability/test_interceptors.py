@@ -659,6 +659,28 @@ def test_headers_of_an_interceptor_that_are_none_refuse_their_row_of_a_table() -
     play(act, **intercepted(Wrong()))
 
 
+def test_interceptors_are_closed_once_although_the_close_is_cancelled_with_all_tasks() -> None:
+    class Waiting:
+        def serialize(self, data: bytes, context: object) -> bytes:
+            return data
+
+        async def close(self) -> None:
+            await asyncio.sleep(1)
+
+    witness = Witness()
+
+    async def act(stage: Stage) -> None:
+        await stage.producer.start()
+        closing = asyncio.create_task(stage.producer.close())
+        await asyncio.sleep(0.5)
+        for task in stage.engine.tasks():
+            task.cancel()
+        await closing
+        assert witness.closed == 1
+
+    play(act, **intercepted(witness, value_serializer=Waiting()))
+
+
 def test_the_result_of_a_cancelled_future_in_an_interceptor_cancels_no_call(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
