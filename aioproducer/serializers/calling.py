@@ -133,13 +133,21 @@ def header_pairs(topic: str, headers: HeadersInput) -> HeaderPairs:
         raise SerializationError(
             f"headers must be pairs of name and bytes or None: {error}", topic=topic
         ) from TypeError(str(error))
+    except HOOK_ERRORS as error:
+        what = f"the headers raised {exception_without_data(error)} when they were read"
+        raise SerializationError(what, topic=topic) from error
 
 
 def unchanging(part: Any) -> Any:
     """Return a copy of a mutable buffer, which may change while a call waits."""
     if part.__class__ is bytes or part is None:
         return part
-    return bytes(part) if isinstance(part, bytearray | memoryview) else part
+    if not isinstance(part, bytearray | memoryview):
+        return part
+    try:
+        return bytes(part)
+    except ValueError as error:  # a released memoryview
+        raise SerializationError(f"a buffer cannot be read: {error}") from error
 
 
 def call_of(serializer: Serializer | SerializerFunction) -> Call:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import re
 from collections.abc import AsyncIterator, Callable, Iterator
 from itertools import chain, groupby
 from typing import Any
@@ -575,6 +576,41 @@ def test_items_without_partition_change_it_when_a_batch_is_full() -> None:
         await stage.producer.close()
 
     play(act, batch_size=2000, buffer_memory=1 << 20)
+
+
+class Unreadable:
+    """Headers that cannot be iterated."""
+
+    def __iter__(self) -> object:
+        raise LookupError
+
+
+def released() -> memoryview:
+    view = memoryview(b"v")
+    view.release()
+    return view
+
+
+@pytest.mark.parametrize(
+    ("item", "message"),
+    [
+        ((b"k", b"v", Unreadable()), r"the headers raised LookupError at test_send_many.py:\d+"),
+        ((b"k", released()), "a buffer cannot be read"),
+        ((released(), b"v"), "a buffer cannot be read"),
+    ],
+)
+def test_an_item_that_cannot_be_read_fails_alone(item: Item, message: str) -> None:
+    async def act(stage: Stage) -> None:
+        await stage.producer.start()
+        result = await stage.producer.send_many("t", [b"0", item, b"2"])
+        ((index, error),) = [(failed.index, failed.error) for failed in result.failed]
+        assert index == 1
+        assert isinstance(error, SerializationError)
+        assert re.match(message, error.message)
+        assert stage.values("t") == [b"0", b"2"]
+        await stage.producer.close()
+
+    play(act)
 
 
 @pytest.mark.parametrize("headers", [pandas.NA, pandas.Series([b"a", b"b"])], ids=["NA", "array"])

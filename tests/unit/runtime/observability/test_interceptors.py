@@ -252,13 +252,10 @@ def test_a_record_whose_headers_cannot_be_read_is_reported_without_them() -> Non
 
     async def act(stage: Stage) -> None:
         async with stage.producer as producer:
-            for given, kind in ((5, SerializationError), (Unreadable(), ZeroDivisionError)):
-                with pytest.raises(kind):
+            for given in (5, Unreadable()):
+                with pytest.raises(SerializationError):
                     await producer.send("t", b"v", headers=given)  # type: ignore[arg-type]
-        assert [type(error) for _, error, _ in witness.reported] == [
-            SerializationError,
-            ZeroDivisionError,
-        ]
+        assert [type(error) for _, error, _ in witness.reported] == [SerializationError] * 2
         assert [headers for _, _, headers in witness.reported] == [(), ()]
 
     play(act, **intercepted(witness))
