@@ -265,6 +265,17 @@ class Sender:
             )
         self._stats.requests_sent += 1
 
+    def without_unencoded(
+        self, node_id: int, batches: list[ProducerBatch], now: float
+    ) -> list[ProducerBatch]:
+        """Fail batches that could not be encoded, for their last error; return the others."""
+        failed = [batch for batch in batches if batch.encoded is None]
+        for batch in failed:
+            batch.attempts -= 1
+            error = batch.last_error or KafkaError("the batch could not be encoded")
+            self._retry_or_fail(batch, error, node_id, now)
+        return self._without(node_id, batches, failed)
+
     def without_done(self, node_id: int, batches: list[ProducerBatch]) -> list[ProducerBatch]:
         """Release batches that ended while their request was prepared; return the others."""
         return self._without(node_id, batches, [batch for batch in batches if batch.done])

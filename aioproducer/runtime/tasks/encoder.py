@@ -6,18 +6,22 @@ import asyncio
 from collections.abc import Container, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
 
+from aioproducer._util.printable import repr_of
 from aioproducer.core.batching.batch import ProducerBatch
-from aioproducer.errors import IllegalStateError
+from aioproducer.errors import IllegalStateError, KafkaError, ProducerFailedError
 from aioproducer.records.batch import EncodedBatch, encode_batch
 from aioproducer.records.codecs import Codec, CompressionType, compress_body
 from aioproducer.records.layout import MAGIC
 from aioproducer.records.message_set import EncodedMessageSet, encode_message_set, records_of
 from aioproducer.runtime.legacy_brokers import FIRST_PRODUCE_WITH_ZSTD
 
+_Encoded = EncodedBatch | EncodedMessageSet
+
 
 class BatchEncoder:
     """Encode each batch once; a retry sends the same bytes.
 
+    A batch that cannot be encoded has no bytes afterwards; its `last_error` is the reason.
     Bodies of `threads_threshold` bytes or more are compressed in a thread. Only batches of `topics`
     are compressed; None for all. `min_produce_version` is the first Produce version that can carry
     the batches: v7 for zstd (KIP-110), v3 in transactions, else 0.
@@ -59,7 +63,7 @@ class BatchEncoder:
             if _lacks(batch, magic):
                 codec = self._codec_of(batch)
                 if codec is None or batch.wire_size < self._threshold:
-                    batch.encoded = self.encode_one(batch, magic, codec)
+                    _store(batch, self._made(batch, magic))
                 else:
                     complete = False
         return complete
@@ -71,17 +75,14 @@ class BatchEncoder:
         loop = asyncio.get_running_loop()
         left = [batch for batch in batches if _lacks(batch, magic)]
         try:
-            jobs = [
-                loop.run_in_executor(self._executor, self.encode_one, b, magic, self._codec_of(b))
-                for b in left
-            ]
+            jobs = [loop.run_in_executor(self._executor, self._made, b, magic) for b in left]
         except RuntimeError:
             # While the interpreter exits, threads accept no more work.
-            for batch in left:
-                batch.encoded = self.encode_one(batch, magic, self._codec_of(batch))
-            return
-        for batch, encoded in zip(left, await asyncio.gather(*jobs), strict=True):
-            batch.encoded = encoded
+            made = [self._made(batch, magic) for batch in left]
+        else:
+            made = await asyncio.gather(*jobs)
+        for batch, encoded in zip(left, made, strict=True):
+            _store(batch, encoded)
 
     def close(self) -> None:
         """Shut the threads down, without waiting for them."""
@@ -90,7 +91,7 @@ class BatchEncoder:
 
     def encode_one(
         self, batch: ProducerBatch, magic: int = MAGIC, codec: Codec | None = None
-    ) -> EncodedBatch | EncodedMessageSet:
+    ) -> _Encoded:
         """Return an encoded batch, compressed if there is a `codec`."""
         builder = batch.builder
         if builder is None:
@@ -113,9 +114,23 @@ class BatchEncoder:
             transactional=self._transactional,
         )
 
+    def _made(self, batch: ProducerBatch, magic: int) -> _Encoded | Exception:
+        try:
+            return self.encode_one(batch, magic, self._codec_of(batch))
+        except Exception as error:
+            return error
+
     def _codec_of(self, batch: ProducerBatch) -> Codec | None:
         names = self._topics
         return self._codec if names is None or batch.topic_partition.topic in names else None
+
+
+def _store(batch: ProducerBatch, made: _Encoded | Exception) -> None:
+    if not isinstance(made, Exception):
+        batch.encoded = made
+        return
+    batch.encoded = None
+    batch.last_error = made if isinstance(made, KafkaError) else ProducerFailedError(repr_of(made))
 
 
 def _lacks(batch: ProducerBatch, magic: int) -> bool:

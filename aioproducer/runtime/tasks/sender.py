@@ -360,6 +360,7 @@ class SenderTask(TurnTask):
             if error is None:
                 now = self._now()
                 live = self._sender.without_outdated(node_id, batches, now)
+                live = self._sender.without_unencoded(node_id, live, now)
                 if live:
                     # Everything is encoded now, unless the broker's version has changed.
                     self._prepare(node_id, live, now)
@@ -369,8 +370,9 @@ class SenderTask(TurnTask):
     def _dispatch(
         self, node_id: int, batches: list[ProducerBatch], version: int, now: float
     ) -> None:
-        """Give the request to the connection, without batches that have ended meanwhile."""
-        live = self._sender.without_done(node_id, batches)
+        """Give the request to the connection, without batches that have failed or ended."""
+        live = self._sender.without_unencoded(node_id, batches, now)
+        live = self._sender.without_done(node_id, live)
         if not live:
             return
         transactions = self._transactions

@@ -93,6 +93,33 @@ async def test_large_batches_are_compressed_in_two_threads_that_end_with_the_clo
         assert not thread.is_alive()
 
 
+class FailingOnce(Codec):
+    """Has no memory for the first batch."""
+
+    type = CompressionType.GZIP
+    calls = 0
+
+    def compress(self, data: bytes | bytearray | memoryview) -> bytes:
+        self.calls += 1
+        if self.calls == 1:
+            raise MemoryError
+        return codec_for("gzip").compress(data)
+
+
+@pytest.mark.parametrize("threshold", [0, 1 << 30], ids=["thread", "loop"])
+async def test_a_batch_that_cannot_be_encoded_has_the_error_and_the_others_their_bytes(
+    threshold: int,
+) -> None:
+    encoder = BatchEncoder(FailingOnce(), threshold)
+    batches = [Core(batch_size=2000).fill() for _ in range(3)]
+    if not encoder.encode_inline(batches):
+        await encoder.encode(batches)
+    failed = [batch for batch in batches if batch.encoded is None]
+    assert len(failed) == 1
+    assert "MemoryError()" in str(failed[0].last_error)
+    encoder.close()
+
+
 async def test_batches_are_encoded_in_the_loop_when_there_are_no_more_threads() -> None:
     codec = SlowCodec()
     codec.may_go_on.set()

@@ -5,14 +5,18 @@ from __future__ import annotations
 import asyncio
 import itertools
 import time
+from typing import Any
 
 import pytest
 from net.virtual import virtual_time
 
 from aioproducer import Producer
+from aioproducer.core.batching.batch import ProducerBatch
 from aioproducer.errors import ProducerFailedError
+from aioproducer.runtime.tasks.encoder import BatchEncoder
 from aioproducer.runtime.tasks.sender import Activity
 from aioproducer.testing.virtual import VirtualKafka, run_virtual
+from aioproducer.types import Persistence
 
 
 async def warmed_up(kafka: VirtualKafka, **options: object) -> Producer:
@@ -224,6 +228,32 @@ def test_a_defect_in_the_turn_of_a_send_fails_the_producer_and_not_that_send(
         await producer.close()
 
     run_virtual(run, topics={"t": 1})
+
+
+def test_a_batch_that_cannot_be_encoded_fails_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    encode_one = BatchEncoder.encode_one
+
+    def encode_or_fail(encoder: BatchEncoder, batch: ProducerBatch, *rest: Any) -> object:
+        if batch.topic_partition.partition == 0:
+            raise MemoryError
+        return encode_one(encoder, batch, *rest)
+
+    async def run(kafka: VirtualKafka) -> None:
+        async with kafka.producer(linger_ms=10) as producer:
+            await producer.warm_up(["t"])
+            monkeypatch.setattr(BatchEncoder, "encode_one", encode_or_fail)
+            before = requests_of(producer)
+            bad, good = [await producer.send("t", b"v", partition=number) for number in (0, 1)]
+            assert (await good).offset == 0
+            assert requests_of(producer) == before + 1
+            with pytest.raises(ProducerFailedError, match="MemoryError") as caught:
+                await bad
+            assert caught.value.persistence is Persistence.NOT_PERSISTED
+            monkeypatch.undo()
+            assert (await producer.send_and_wait("t", b"v", partition=0)).offset == 0
+            assert producer.health().buffer_available == producer.health().buffer_total
+
+    run_virtual(run, brokers=1, topics={"t": 2})
 
 
 def test_other_tasks_run_between_two_requests_of_the_sender() -> None:
