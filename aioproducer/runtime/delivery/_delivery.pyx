@@ -31,7 +31,7 @@ from sys import version_info
 from weakref import ref
 
 from aioproducer.runtime.delivery._delivery_py import Delivery as Twin
-from aioproducer.runtime.delivery._delivery_py import refuse_coroutine_function
+from aioproducer.runtime.delivery._delivery_py import check_done_callback
 from aioproducer.types import RecordMetadata, TimestampType
 
 cdef extern from "Python.h":
@@ -255,7 +255,7 @@ cdef class Delivery:
         cdef dict listeners
         cdef Callbacks added, waiting
         if not is_plain_function(callback):
-            refuse_coroutine_function(callback)
+            check_done_callback(callback)
         added = Callbacks.__new__(Callbacks)
         added.delivery = self
         added.callback = callback

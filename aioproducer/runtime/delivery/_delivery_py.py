@@ -271,9 +271,10 @@ class Delivery:
             context: the context it runs in; a copy of the current one if left out.
 
         Raises:
-            TypeError: `callback` is a coroutine function, whose coroutine would not be awaited.
+            TypeError: `callback` is no function, or a coroutine function, whose coroutine would not
+                be awaited.
         """
-        refuse_coroutine_function(callback)
+        check_done_callback(callback)
         if context is None:
             context = copy_context()
         batch = self._batch
@@ -351,8 +352,10 @@ def _loop_of(batch: ProducerBatch) -> asyncio.AbstractEventLoop:
     return loop
 
 
-def refuse_coroutine_function(callback: object) -> None:
-    """Raise TypeError for a callback that only makes a coroutine."""
+def check_done_callback(callback: object) -> None:
+    """Raise TypeError for a callback that cannot be called, or only makes a coroutine."""
+    if not callable(callback):  # `loop.call_soon` in debug mode would raise it in the sender
+        raise TypeError(f"a done callback is a plain function, not {callback!r}")
     if makes_coroutines(callback):
         raise TypeError(
             f"a done callback is a plain function, not the coroutine function {callback!r}; "

@@ -202,6 +202,14 @@ async def test_coroutine_functions_are_no_callbacks():
     bench.end()
 
 
+@pytest.mark.parametrize("callback", [None, 5])
+async def test_what_cannot_be_called_is_no_callback(callback: object) -> None:
+    bench, (delivery,) = await opened()
+    with pytest.raises(TypeError, match="plain function"):
+        delivery.add_done_callback(callback)
+    bench.end()
+
+
 async def test_failing_callback_disturbs_no_other_and_is_reported():
     bench, deliveries = await opened(3)
     seen, reports = [], []
