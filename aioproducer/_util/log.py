@@ -17,6 +17,7 @@ from functools import partial
 from typing import Final, Literal
 
 from aioproducer._util.printable import printable
+from aioproducer._util.tasks import HOOK_ERRORS
 
 Layer = Literal["net", "core", "runtime", "producer", "loader", "spark", "starlette", "testing"]
 """The layers that have a logger, `aioproducer.<layer>` each."""
@@ -53,7 +54,7 @@ def _handle(logger: logging.Logger, record: logging.LogRecord) -> None:
                 threading.Thread(target=_handle, args=(logger, record), daemon=True).start()
             else:
                 type(logger).handle(logger, record)
-    except Exception:
+    except HOOK_ERRORS:
         with suppress(Exception):  # standard error may be closed
             logging.Handler().handleError(record)
 

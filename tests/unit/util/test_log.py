@@ -241,9 +241,12 @@ def test_nothing_is_raised_if_standard_error_is_closed(raising_handler):
         get("net").error("a broker is away")
 
 
-def test_an_exception_of_a_filter_is_printed_and_not_raised(capsys):
+@pytest.mark.parametrize("kind", [LookupError, asyncio.CancelledError])
+def test_an_exception_of_a_filter_is_printed_and_not_raised(
+    kind: type[BaseException], capsys: pytest.CaptureFixture[str]
+) -> None:
     def refuse(record: logging.LogRecord) -> bool:
-        raise LookupError("no tenant")
+        raise kind("no tenant")
 
     logger = get("net")
     logger.addFilter(refuse)
@@ -251,7 +254,7 @@ def test_an_exception_of_a_filter_is_printed_and_not_raised(capsys):
         logger.error("a broker is away")
     finally:
         logger.removeFilter(refuse)
-    assert "LookupError: no tenant" in capsys.readouterr().err
+    assert f"{kind.__name__}: no tenant" in capsys.readouterr().err
 
 
 def test_records_are_delivered_although_a_log_handler_raises(raising_handler):
