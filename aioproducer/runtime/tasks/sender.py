@@ -76,6 +76,8 @@ _NAGLE_WINDOW_S = 0.0001
 _REST = 6.0
 """Rest per time that the actions took. To handle their responses takes as long as the actions; a
 loop of sends needs the remainder to make more batches than have left."""
+_LONGEST_REST_S = 1.0
+"""The limit if something else took the time, such as a suspension of the process or a log handler."""
 
 
 class Route(NamedTuple):
@@ -251,7 +253,7 @@ class SenderTask(TurnTask):
         now, began = self._loop.time(), self._activity.time()
         self._act(now)
         ended = self._activity.time()
-        self._rests_until = ended + _REST * (ended - began)
+        self._rests_until = ended + min(_REST * (ended - began), _LONGEST_REST_S)
         if self._sender.fatal_error is not None:
             raise self._sender.fatal_error
         self._after_turn()

@@ -56,8 +56,10 @@ def test_a_batch_leaves_in_the_turn_of_its_send_and_what_follows_gathers():
     run_virtual(run, topics={"t": 1})
 
 
-def slow_turns_of(producer: Producer, monkeypatch: pytest.MonkeyPatch) -> list[float]:
-    """The times of the sender's turns from now on, in each of which a millisecond passes."""
+def slow_turns_of(
+    producer: Producer, monkeypatch: pytest.MonkeyPatch, seconds: float = 0.001
+) -> list[float]:
+    """The times of the sender's turns from now on, in each of which time passes."""
     assert producer._engine is not None
     task, loop = producer._engine.sender_task, asyncio.get_running_loop()
     act = task._act
@@ -66,7 +68,7 @@ def slow_turns_of(producer: Producer, monkeypatch: pytest.MonkeyPatch) -> list[f
     def act_slowly(now: float) -> None:
         turns.append(now)
         act(now)
-        loop._now += 0.001
+        loop._now += seconds
 
     monkeypatch.setattr(task, "_act", act_slowly)
     return turns
@@ -119,11 +121,14 @@ def test_sender_does_not_rest_while_a_flush_waits(monkeypatch: pytest.MonkeyPatc
     run_virtual(run, topics={"t": 1, "many": 600})
 
 
-def test_sender_rests_six_times_as_long_as_its_actions_took(monkeypatch: pytest.MonkeyPatch):
+@pytest.mark.parametrize(("took_s", "rests_s"), [(0.001, 0.006), (5.0, 1.0)])
+def test_sender_rests_six_times_as_long_as_its_actions_took_and_at_most_a_second(
+    monkeypatch: pytest.MonkeyPatch, took_s: float, rests_s: float
+) -> None:
     async def run(kafka: VirtualKafka) -> None:
         producer = await warmed_up(kafka, linger_ms=0)
         await producer.warm_up(["many"])
-        turns = slow_turns_of(producer, monkeypatch)  # of a millisecond
+        turns = slow_turns_of(producer, monkeypatch, took_s)
         loop = asyncio.get_running_loop()
 
         async def send_without_end() -> None:
@@ -139,8 +144,8 @@ def test_sender_rests_six_times_as_long_as_its_actions_took(monkeypatch: pytest.
 
         endless = asyncio.create_task(send_without_end())
         assert await has_turn_after(0.0)
-        assert not await has_turn_after(0.0055)
-        assert await has_turn_after(0.001)
+        assert not await has_turn_after(0.9 * rests_s)
+        assert await has_turn_after(0.2 * rests_s)
         endless.cancel()
         await producer.close()
 
