@@ -77,7 +77,7 @@ _REST = 6.0
 """Rest per time that the actions took. To handle their responses takes as long as the actions; a
 loop of sends needs the remainder to make more batches than have left."""
 _LONGEST_REST_S = 1.0
-"""The limit if something else took the time, such as a suspension of the process or a log handler."""
+"""The limit if something else took the time, such as a log handler or a suspended process."""
 
 
 class Route(NamedTuple):
