@@ -105,7 +105,9 @@ class Telemetry:
 
     def on_prepared(self, took_s: float) -> None:
         """Handle the time that a push took to prepare: it grows with the topics in use."""
-        self._shortest_pause = max(_SHORTEST_INTERVAL_S, took_s / _SHARE_OF_TIME)
+        # Not longer than an interval: the process may have been suspended meanwhile.
+        pause = min(took_s / _SHARE_OF_TIME, DEFAULT_INTERVAL_S)
+        self._shortest_pause = max(_SHORTEST_INTERVAL_S, pause)
 
     def on_unsupported(self, now: float) -> None:
         """Retry later: another broker may support telemetry, or this one after an upgrade."""
