@@ -17,17 +17,12 @@ keys prefers partitions that have a leader.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING
+from random import Random
 
 from aioproducer.core.batching.partitioners import key_partition, uniform_partition
 from aioproducer.records import crc32_partition
 from aioproducer.records.hashing import java_bytes_partition, java_string_partition
-from aioproducer.types import Partitioner, PartitionFunction
-
-if TYPE_CHECKING:
-    from random import Random
-
-    from aioproducer.types import TopicMetadata
+from aioproducer.types import Partitioner, PartitionFunction, TopicMetadata
 
 __all__ = [
     "NAMED_PARTITIONERS",

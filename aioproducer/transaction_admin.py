@@ -9,11 +9,12 @@ Invariants
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
-from typing import TYPE_CHECKING, Any, Self, Unpack
+from typing import Any, Self, Unpack
 
 from aioproducer._util.arguments import index_of
 from aioproducer._util.secrets import hides_arguments
 from aioproducer.config import ConfigInput, configured
+from aioproducer.config.option_types import ProducerOptions
 from aioproducer.core.transactions import coordinator_queries
 from aioproducer.core.transactions.prepared import PreparedOutcome, prepared_outcome
 from aioproducer.core.transactions.requests import CoordinatorKind
@@ -34,9 +35,6 @@ from aioproducer.types import (
     TopicPartition,
     TransactionDescription,
 )
-
-if TYPE_CHECKING:
-    from aioproducer.config.option_types import ProducerOptions
 
 _NOT_OURS_ANY_MORE = (
     InvalidProducerEpochError,

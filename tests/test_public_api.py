@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import sys
 from pathlib import Path
+from typing import get_type_hints
 
 import pytest
 
@@ -24,3 +25,24 @@ def test_the_public_api_is_the_recorded_one(monkeypatch: pytest.MonkeyPatch) -> 
     recorded = RECORDED.read_text(encoding="utf-8").splitlines()
     changes = "\n".join(difflib.unified_diff(recorded, text().splitlines(), lineterm="", n=1))
     assert not changes, f"if this is meant: PYTHONPATH=.ci python -m tools.public_api\n{changes}"
+
+
+IMPORTED_WHEN_USED = frozenset(
+    ["DataFrame", "Message", "SparkSession", "StructType", "TracerProvider", "httpx"]
+)
+"""What annotations name of optional packages."""
+
+
+@pytest.mark.skipif(not (ROOT / ".ci").exists(), reason="not a checkout of the repository")
+def test_annotations_of_public_names_can_be_evaluated(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(ROOT / ".ci"))
+    from tools.public_api import public_objects
+
+    unknown = {}
+    for name, value in public_objects():
+        try:
+            get_type_hints(value)
+        except NameError as error:
+            if error.name not in IMPORTED_WHEN_USED:
+                unknown[name] = error.name
+    assert not unknown

@@ -26,23 +26,21 @@ them. Names of other clients' options are understood at run time, but are not li
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypedDict
+from collections.abc import Awaitable, Callable, Sequence
+from ssl import SSLContext
+from typing import TypedDict
 
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Sequence
-    from ssl import SSLContext
-
-    from aioproducer.config.table import Acks, DeliveryErrorCallback
-    from aioproducer.serializers.calling import SerializerFunction
-    from aioproducer.serializers.protocol import Serializer
-    from aioproducer.types import (
-        OAuthToken,
-        Partitioner,
-        PartitionFunction,
-        SaslCredentials,
-        StreamOpener,
-        TopicPartition,
-    )
+from aioproducer.config.table import Acks, DeliveryErrorCallback
+from aioproducer.serializers.calling import SerializerFunction
+from aioproducer.serializers.protocol import Serializer
+from aioproducer.types import (
+    OAuthToken,
+    Partitioner,
+    PartitionFunction,
+    SaslCredentials,
+    StreamOpener,
+    TopicPartition,
+)
 
 
 class ProducerOptions(TypedDict, total=False):

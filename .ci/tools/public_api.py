@@ -31,19 +31,44 @@ MORE_MODULES = ("aioproducer.config", "aioproducer.errors", "aioproducer.types")
 def lines() -> Iterator[str]:
     """The file's lines: modules, their names, and the members of classes."""
     yield "# Made by `python -m tools.public_api`."
+    for name, values in _modules():
+        yield f"\n[{name}]"
+        for each, value in values.items():
+            yield from _described(each, value)
+    yield "\n[options]"
+    for name, option in sorted(OPTIONS.items()):
+        yield f"{name}: {option.kind.value} = {option.default!r}"
+
+
+def public_objects() -> Iterator[tuple[str, Any]]:
+    """Every public class and function, and the functions of the classes."""
+    for name, values in _modules():
+        for each, value in values.items():
+            if inspect.isclass(value):
+                yield f"{name}.{each}", value
+                for member, found in _members(value).items():
+                    function = found.fget if isinstance(found, property) else found
+                    yield f"{name}.{each}.{member}", function
+            elif inspect.isfunction(value):
+                yield f"{name}.{each}", value
+
+
+def _modules() -> Iterator[tuple[str, dict[str, Any]]]:
+    """Each public module with its public names, sorted."""
     documented = {module.name for module in MODULES if "compat" not in module.name}
     for name in sorted(documented | {*MORE_MODULES}):
         module = importlib.import_module(name)
         public = getattr(module, "__all__", None) or [n for n in vars(module) if n[0] != "_"]
-        yield f"\n[{name}]"
-        for each in sorted(public):
-            value = getattr(module, each)
-            is_ours = getattr(value, "__module__", name).startswith("aioproducer")
-            if is_ours and not inspect.ismodule(value):
-                yield from _described(each, value)
-    yield "\n[options]"
-    for name, option in sorted(OPTIONS.items()):
-        yield f"{name}: {option.kind.value} = {option.default!r}"
+        found = {each: getattr(module, each) for each in sorted(public)}
+        yield (
+            name,
+            {
+                each: value
+                for each, value in found.items()
+                if getattr(value, "__module__", name).startswith("aioproducer")
+                and not inspect.ismodule(value)
+            },
+        )
 
 
 def _described(name: str, value: Any, indent: str = "") -> Iterator[str]:

@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING
 from aioproducer._util.arguments import timeout_of
 from aioproducer._util.clock import Deadline
 from aioproducer._util.threads import OneTimeEvent, Reentrant
+from aioproducer.blocking.loop_thread import LoopThread
 from aioproducer.errors import KafkaError
+from aioproducer.runtime.delivery import Delivery
 from aioproducer.types import RecordMetadata, TopicPartition
 
 if TYPE_CHECKING:
-    from aioproducer.blocking.loop_thread import LoopThread
-    from aioproducer.runtime.delivery import Delivery
     from aioproducer.runtime.delivery.unhandled import UnretrievedFailures
 
 

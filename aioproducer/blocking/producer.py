@@ -17,6 +17,7 @@ import warnings
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from concurrent.futures import CancelledError, Future
 from typing import TYPE_CHECKING, Any, NoReturn, Self, TypeVar, Unpack
+from uuid import UUID
 
 import aioproducer.runtime.engine  # noqa: F401 - a child forked in a start has half a module, else
 from aioproducer import errors
@@ -33,20 +34,18 @@ from aioproducer.blocking.transactions import TransactionsMixin
 from aioproducer.client import producer as asynchronous
 from aioproducer.client.lifecycle import State, warned_of_by_owner
 from aioproducer.config import ConfigInput, ProducerConfig
+from aioproducer.config.option_types import ProducerOptions
+from aioproducer.metrics import ApplicationMetric, Metric
 from aioproducer.records import record_size_bound
 from aioproducer.records.layout import HEADER_SIZE
+from aioproducer.runtime.bulk.result import Item, SendManyResult
+from aioproducer.runtime.observability.health import Health
+from aioproducer.runtime.observability.statistics import Statistics
 from aioproducer.serializers.calling import PendingRecord, Prepared, is_plain
 from aioproducer.types import HeaderPairs, HeadersInput, PartitionInfo, RecordMetadata
 
 if TYPE_CHECKING:
-    from uuid import UUID
-
     from aioproducer.blocking.submission_queue import Entry
-    from aioproducer.config.option_types import ProducerOptions
-    from aioproducer.metrics import ApplicationMetric, Metric
-    from aioproducer.runtime.bulk.send_many import Item, SendManyResult
-    from aioproducer.runtime.observability.health import Health
-    from aioproducer.runtime.observability.statistics import Statistics
 
 T = TypeVar("T")
 

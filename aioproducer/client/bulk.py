@@ -6,11 +6,11 @@ from collections.abc import AsyncIterable, Iterable
 from typing import TYPE_CHECKING, Any
 
 from aioproducer.client.lifecycle import ProducerLifecycle
+from aioproducer.runtime.bulk.result import Item, SendManyResult
+from aioproducer.types import HeadersInput
 
 if TYPE_CHECKING:
-    from aioproducer.runtime.bulk.send_many import Item, SendManyResult
     from aioproducer.serializers.calling import PendingRecord, Prepared
-    from aioproducer.types import HeadersInput
 
 
 class BulkSendMixin(ProducerLifecycle):

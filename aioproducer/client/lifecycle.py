@@ -25,6 +25,7 @@ from aioproducer.runtime.tasks.closing import silence
 
 if TYPE_CHECKING:
     from aioproducer.runtime.engine import ProducerEngine
+    from aioproducer.runtime.observability.registry import MetricsRegistry
 
 _log = log.get("producer")
 
@@ -54,6 +55,7 @@ class ProducerLifecycle:
         self._state = State.NEW
         self._engine: ProducerEngine | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
+        self._own_metrics: MetricsRegistry | None = None
 
     @property
     def config(self) -> ProducerConfig:

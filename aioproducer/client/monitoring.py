@@ -6,30 +6,27 @@ Everything but `client_instance_id` may be called in any state, needs no loop an
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+from uuid import UUID
 
 from aioproducer._util.arguments import seconds_of
 from aioproducer.client.lifecycle import ProducerLifecycle
 from aioproducer.errors import IllegalStateError
+from aioproducer.metrics import ApplicationMetric, Metric
+from aioproducer.runtime.observability.health import Health, health
 
 if TYPE_CHECKING:
-    from uuid import UUID
-
-    from aioproducer.metrics import ApplicationMetric, Metric
-    from aioproducer.runtime.observability.health import Health
     from aioproducer.runtime.observability.registry import MetricsRegistry
     from aioproducer.runtime.observability.statistics import Statistics
+else:  # annotations can be evaluated, although the class is imported when it is used
+    Statistics = Any
 
 
 class MetricsMixin(ProducerLifecycle):
     """The part of `Producer` with its health and metrics."""
 
-    _own_metrics: MetricsRegistry | None = None
-
     def health(self) -> Health:
         """Return what works right now; see `Health`. Needs no loop and never waits."""
-        from aioproducer.runtime.observability.health import health
-
         return health(self._engine, self._state_name)
 
     def metrics(self) -> Mapping[str, float]:

@@ -14,7 +14,9 @@ from aioproducer.client.lifecycle import check_in_task
 from aioproducer.client.monitoring import MetricsMixin
 from aioproducer.client.transactions import TransactionsMixin
 from aioproducer.config import ConfigInput, configured
+from aioproducer.config.option_types import ProducerOptions
 from aioproducer.errors import WouldBlockError
+from aioproducer.runtime.delivery import Delivery
 from aioproducer.serializers.calling import (
     PendingRecord,
     Prepared,
@@ -26,8 +28,6 @@ from aioproducer.serializers.calling import (
 from aioproducer.types import HeadersInput, PartitionInfo, Record, RecordMetadata
 
 if TYPE_CHECKING:
-    from aioproducer.config.option_types import ProducerOptions
-    from aioproducer.runtime.delivery import Delivery
     from aioproducer.runtime.engine import ProducerEngine
     from aioproducer.runtime.send.fast_path import FastPath
     from aioproducer.runtime.send.pending import PendingParts

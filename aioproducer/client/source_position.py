@@ -10,13 +10,10 @@ Read before the producer was initialized, it could be moved by a predecessor tha
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
+from aioproducer.client.producer import Producer
+from aioproducer.client.transactions import Transaction
 from aioproducer.types import ConsumerGroupMetadata, OffsetAndMetadata, TopicPartition
-
-if TYPE_CHECKING:
-    from aioproducer.client.producer import Producer
-    from aioproducer.client.transactions import Transaction
 
 
 @dataclass(frozen=True, slots=True)

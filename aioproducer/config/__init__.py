@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, Final, Self, SupportsIndex, Unpack
 from aioproducer._util import log
 from aioproducer._util.secrets import hides_arguments
 from aioproducer.config.option import METADATA_KEY, Kind, Option
+from aioproducer.config.option_types import ProducerOptions
 from aioproducer.config.permissions import EVERYTHING, VARIABLE, Permissions
 from aioproducer.config.properties import parse_properties, parse_servers
 from aioproducer.config.rules import acks_number, apply_rules, idempotence_requested
@@ -28,9 +29,6 @@ from aioproducer.config.table_security import SecurityOptions
 from aioproducer.errors import ConfigError
 from aioproducer.serializers.calling import SerializerFunction
 from aioproducer.serializers.protocol import Serializer
-
-if TYPE_CHECKING:
-    from aioproducer.config.option_types import ProducerOptions
 
 __all__ = [
     "OPTIONS",

@@ -9,7 +9,7 @@ from __future__ import annotations
 import operator
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 from aioproducer.config.option import (
     METADATA_KEY,
@@ -28,17 +28,15 @@ from aioproducer.config.option import (
     sendable,
     whole,
 )
+from aioproducer.errors import KafkaError
+from aioproducer.serializers.calling import SerializerFunction
+from aioproducer.serializers.protocol import Serializer
 from aioproducer.types import Partitioner, PartitionFunction, StreamOpener, TopicPartition
-
-if TYPE_CHECKING:
-    from aioproducer.errors import KafkaError
-    from aioproducer.serializers.calling import SerializerFunction
-    from aioproducer.serializers.protocol import Serializer
 
 Acks = Literal["all", "-1", "0", "1", -1, 0, 1]
 """How many replicas must have a record before it counts as delivered; "all" and -1 are the same."""
 
-DeliveryErrorCallback = Callable[[TopicPartition, int, "KafkaError"], object]
+DeliveryErrorCallback = Callable[[TopicPartition, int, KafkaError], object]
 """`(partition, failed records, error)`, called once per batch whose failure was not awaited."""
 
 

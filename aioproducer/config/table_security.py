@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from ssl import SSLContext
+from typing import Final
 
 from aioproducer.config.option import (
     Constraint,
@@ -19,11 +20,7 @@ from aioproducer.config.option import (
 )
 from aioproducer.config.rules_security import MECHANISMS
 from aioproducer.config.table import CoreOptions
-
-if TYPE_CHECKING:
-    from ssl import SSLContext
-
-    from aioproducer.types import OAuthToken, SaslCredentials
+from aioproducer.types import OAuthToken, SaslCredentials
 
 _OIDC: Final = "KIP-768"
 _ASSERTION: Final = "KIP-1258"

@@ -15,7 +15,7 @@ import logging
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from functools import partial
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Self, Unpack
+from typing import Any, Literal, NamedTuple, Self, Unpack
 
 from starlette.applications import Starlette
 from starlette.requests import HTTPConnection
@@ -26,12 +26,10 @@ from aioproducer._util.arguments import timeout_of
 from aioproducer._util.secrets import hides_arguments
 from aioproducer.client.producer import Producer
 from aioproducer.config import OPTIONS, ConfigInput, configured
+from aioproducer.config.option_types import ProducerOptions
 from aioproducer.errors import IllegalStateError, KafkaError
 from aioproducer.starlette import limited
 from aioproducer.starlette.recording import recorded
-
-if TYPE_CHECKING:
-    from aioproducer.config.option_types import ProducerOptions
 
 _KEY = "aioproducer"
 _TOTALS = ("record_send_total", "record_acknowledged_total", "record_error_total")

@@ -1,12 +1,15 @@
-"""Results of `send_many` and `send_arrow`, and the error that carries one."""
+"""Items and results of `send_many` and `send_arrow`, and the error that carries a result."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Unpack
+from typing import Any, Unpack
 
 from aioproducer.errors import ErrorFacts, KafkaError
 from aioproducer.types import TopicPartition
+
+Item = Any
+"""A value, a `(key, value[, headers[, timestamp_ms[, partition]]])` tuple, or a `Record`."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,13 +11,18 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterable, Iterable
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from aioproducer._util.arguments import is_asynchronous
 from aioproducer._util.tasks import HOOK_ERRORS
 from aioproducer.errors import SerializationError
 from aioproducer.records.bulk import OpenBatches, fill_items
-from aioproducer.runtime.bulk.result import FailedRecord, SendManyInterruptedError, SendManyResult
+from aioproducer.runtime.bulk.result import (
+    FailedRecord,
+    Item,
+    SendManyInterruptedError,
+    SendManyResult,
+)
 from aioproducer.runtime.bulk.run import BulkRun
 from aioproducer.runtime.send.pending import PendingParts
 from aioproducer.serializers.calling import Prepare, is_plain
@@ -36,9 +41,6 @@ __all__ = [
     "check_items",
     "send_many",
 ]
-
-Item = Any
-"""A value, a `(key, value[, headers[, timestamp_ms[, partition]]])` tuple, or a `Record`."""
 
 _LONGEST_TUPLE = 5
 _ITEMS_AT_ONCE = 512
