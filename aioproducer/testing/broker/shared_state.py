@@ -9,8 +9,8 @@ Invariants:
 
 from __future__ import annotations
 
-import random
 from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING
 from uuid import UUID
 
 from aioproducer import errors
@@ -32,6 +32,9 @@ from aioproducer.testing.broker.transactions.shards import CoordinatorShards
 from aioproducer.testing.broker.transactions.states import V2
 from aioproducer.types import TopicPartition
 from aioproducer.wire.api_keys import ApiKey
+
+if TYPE_CHECKING:
+    import random
 
 _INTERNAL_REPLICAS = 3
 
