@@ -128,8 +128,8 @@ class Faults:
             api: PRODUCE, FETCH, LIST_OFFSETS, ADD_PARTITIONS_TO_TXN, TXN_OFFSET_COMMIT,
                 OFFSET_COMMIT (per partition), METADATA, CREATE_TOPICS, DELETE_TOPICS,
                 CREATE_PARTITIONS (per topic), FIND_COORDINATOR, DESCRIBE_TRANSACTIONS,
-                OFFSET_FETCH (per key, given as `topic`: a transactional id or a group),
-                INIT_PRODUCER_ID, ADD_OFFSETS_TO_TXN, END_TXN or LIST_TRANSACTIONS.
+                OFFSET_FETCH, INIT_PRODUCER_ID, ADD_OFFSETS_TO_TXN, END_TXN (per key, given as
+                `topic`: a transactional id or a group) or LIST_TRANSACTIONS.
             error: A broker error code or its class. Where a broker answers an error for a whole
                 request, all its partitions get it.
             topic: Only this topic.

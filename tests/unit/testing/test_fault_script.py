@@ -75,3 +75,20 @@ async def test_a_scripted_fault_strikes_what_it_names() -> None:
             with pytest.raises(RecordTooLargeError) as caught:
                 await producer.send_and_wait("orders", b"v", partition=0)
             assert caught.value.persistence is Persistence.NOT_PERSISTED
+
+
+@pytest.mark.parametrize("request_", ["init_producer_id", "end_txn"])
+async def test_a_fault_of_one_transactional_id_strikes_that_one(request_: str) -> None:
+    async with EmbeddedCluster(1, topics={"orders": 1}) as cluster:
+        fault = cluster.faults.next(request_, topic="one").answers("COORDINATOR_LOAD_IN_PROGRESS")
+        for name, struck in (("other", 0), ("one", 1)):
+            async with (
+                Producer(
+                    bootstrap_servers=cluster.bootstrap_servers,
+                    transactional_id=name,
+                    retry_backoff_ms=1,
+                ) as producer,
+                producer.transaction(),
+            ):
+                await producer.send("orders", b"v")
+            assert fault.struck == struck

@@ -40,7 +40,8 @@ _FIRST_END_VERSION_WITH_BUMP = 5
 
 def init_producer_id(ctx: RequestContext, request: InitProducerIdRequest) -> InitProducerIdResponse:
     """Give out a producer id and epoch; without a transactional id always a new id."""
-    outcome = ctx.attempt(lambda: _initialize(ctx, request), ctx.scripted_error(None))
+    scripted = ctx.scripted_error(request.transactional_id)
+    outcome = ctx.attempt(lambda: _initialize(ctx, request), scripted)
     if outcome.value is None:
         code = _known_error(ctx, outcome, _FIRST_INIT_VERSION_WITH_FENCED)
         return InitProducerIdResponse(error_code=code, producer_epoch=NO_EPOCH)
@@ -136,7 +137,7 @@ def add_offsets_to_txn(
             node_id=ctx.node_id,
             now_ms=ctx.now_ms,
         ),
-        ctx.scripted_error(None),
+        ctx.scripted_error(request.transactional_id),
     )
     return AddOffsetsToTxnResponse(
         error_code=_known_error(ctx, outcome, _FIRST_ADD_VERSION_WITH_FENCED)
@@ -154,7 +155,7 @@ def end_txn(ctx: RequestContext, request: EndTxnRequest) -> EndTxnResponse:
             node_id=ctx.node_id,
             now_ms=ctx.now_ms,
         ),
-        ctx.scripted_error(None),
+        ctx.scripted_error(request.transactional_id),
     )
     if outcome.value is None:
         return EndTxnResponse(error_code=_known_error(ctx, outcome, _FIRST_END_VERSION_WITH_FENCED))
