@@ -116,7 +116,8 @@ class Opportunity:
             message: the text beside the code, where the answer has room for one.
 
         Raises:
-            ValueError: there is no such error, or errors are answered to kinds of requests only.
+            ValueError: there is no such error, or it cannot be answered to that kind of request, or
+                for a single topic or partition of it.
         """
         if self._api is None:
             raise ValueError("say which kind of request is to be answered with an error")

@@ -90,6 +90,35 @@ class Fault:
         return True
 
 
+_PER_PARTITION = frozenset(
+    {
+        ApiKey.PRODUCE,
+        ApiKey.FETCH,
+        ApiKey.LIST_OFFSETS,
+        ApiKey.METADATA,
+        ApiKey.ADD_PARTITIONS_TO_TXN,
+        ApiKey.TXN_OFFSET_COMMIT,
+        ApiKey.OFFSET_COMMIT,
+    }
+)
+_PER_NAME = frozenset(
+    {
+        ApiKey.CREATE_TOPICS,
+        ApiKey.DELETE_TOPICS,
+        ApiKey.CREATE_PARTITIONS,
+        ApiKey.FIND_COORDINATOR,
+        ApiKey.DESCRIBE_TRANSACTIONS,
+        ApiKey.OFFSET_FETCH,
+        ApiKey.INIT_PRODUCER_ID,
+        ApiKey.ADD_OFFSETS_TO_TXN,
+        ApiKey.END_TXN,
+    }
+)
+_WHOLE = frozenset(
+    {ApiKey.LIST_TRANSACTIONS, ApiKey.GET_TELEMETRY_SUBSCRIPTIONS, ApiKey.PUSH_TELEMETRY}
+)
+
+
 class Where(TypedDict, total=False):
     """The broker of a fault, and how often it strikes.
 
@@ -137,7 +166,17 @@ class Faults:
             apply: Whether the work is done before the error is answered.
             message: The text beside the code, where the response has room for one.
             **where: See `Where`.
+
+        Raises:
+            ValueError: No error is answered to `api`, or none for single topics or partitions.
         """
+        if api not in _PER_PARTITION | _PER_NAME | _WHOLE:
+            raise ValueError(f"no errors can be scripted for {api.name}: drop or delay it")
+        if (partition is not None and api not in _PER_PARTITION) or (
+            topic is not None and api in _WHOLE
+        ):
+            what = "topic" if partition is None else "partition"
+            raise ValueError(f"{api.name} is not answered by {what}: leave that out")
         code = error if isinstance(error, int) else error.code
         action = ErrorAnswer(code, apply, message)
         return self.add(Fault(action, api, topic=topic, partition=partition, **where))

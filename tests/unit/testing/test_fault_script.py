@@ -36,6 +36,16 @@ def test_wrong_names_are_refused_with_the_nearest() -> None:
         script.next("produce", partition=0).drops_the_connection()
 
 
+def test_errors_that_would_never_be_answered_are_refused() -> None:
+    script = FaultScript(Faults())
+    with pytest.raises(ValueError, match="no errors can be scripted for API_VERSIONS"):
+        script.next("api_versions").answers("UNSUPPORTED_VERSION")
+    with pytest.raises(ValueError, match="END_TXN is not answered by partition"):
+        script.next("end_txn", partition=0).answers("INVALID_TXN_STATE")
+    with pytest.raises(ValueError, match="LIST_TRANSACTIONS is not answered by topic"):
+        script.next("list_transactions", topic="t").answers("NOT_COORDINATOR")
+
+
 def test_every_sentence_has_its_fault() -> None:
     faults = Faults()
     script = FaultScript(faults)
