@@ -15,11 +15,12 @@ import socket
 import ssl
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 
 from aioproducer._util import log
 from aioproducer.errors import ProtocolError
 from aioproducer.testing.broker import ClusterState, Reply
-from aioproducer.testing.framing import RequestHeader, decode_request_header
+from aioproducer.testing.framing import decode_request_header
 from aioproducer.testing.security import ListenerSecurity, SaslGate
 from aioproducer.types import TopicPartition
 from aioproducer.wire.framing import frame_size
@@ -211,13 +212,9 @@ class BrokerServer:
     async def _answer(self, gate: SaslGate, frame: bytes) -> Reply:
         if gate.expects_token:
             return gate.take_token(frame, self._clock_ms())
-        header = decode_request_header(frame)
-        reply = gate.take_request(header, self._clock_ms())
-        return await self._respond(header) if reply is None else reply
-
-    async def _respond(self, header: RequestHeader) -> Reply:
-        now_ms = self._clock_ms()
-        reply = self._state.respond(self._node_id, header, now_ms)
+        header, now_ms = decode_request_header(frame), self._clock_ms()
+        take = partial(gate.take_request, header, now_ms)
+        reply = self._state.respond(self._node_id, header, now_ms, gate=take)
         while reply.wait is not None:
             left_ms = reply.wait.deadline_ms - now_ms
             await self._tracker.wait(reply.wait.poll.watching, left_ms / 1000)

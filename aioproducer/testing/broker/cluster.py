@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from aioproducer.testing.broker import dispatch
 from aioproducer.testing.broker.dispatch import Reply, RequestWait
 from aioproducer.testing.broker.shared_state import SharedState
@@ -15,7 +17,13 @@ class ClusterState(SharedState):
     """
 
     def respond(
-        self, node_id: int, header: RequestHeader, now_ms: int, *, wait: RequestWait | None = None
+        self,
+        node_id: int,
+        header: RequestHeader,
+        now_ms: int,
+        *,
+        wait: RequestWait | None = None,
+        gate: Callable[[], Reply | None] | None = None,
     ) -> Reply:
         """Carry out one request as broker `node_id` would.
 
@@ -24,9 +32,10 @@ class ClusterState(SharedState):
             header: The request, its body still encoded.
             now_ms: The brokers' clock, epoch milliseconds.
             wait: What an earlier call for the same request returned in `Reply.wait`.
+            gate: Answers the request instead, or returns None to let it through.
         """
         self.advance(now_ms)
-        reply = dispatch.respond(self, node_id, header, now_ms, wait)
+        reply = dispatch.respond(self, node_id, header, now_ms, wait, gate)
         self.advance(now_ms)
         return reply
 

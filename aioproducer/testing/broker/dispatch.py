@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, cast
 
 from aioproducer import errors
@@ -154,7 +154,12 @@ _WITH_A_PLUGIN = frozenset({ApiKey.GET_TELEMETRY_SUBSCRIPTIONS, ApiKey.PUSH_TELE
 
 
 def respond(
-    cluster: SharedState, node_id: int, header: RequestHeader, now_ms: int, wait: RequestWait | None
+    cluster: SharedState,
+    node_id: int,
+    header: RequestHeader,
+    now_ms: int,
+    wait: RequestWait | None,
+    gate: Callable[[], Reply | None] | None = None,
 ) -> Reply:
     """Carry out one request; see `ClusterState.respond`."""
     if not cluster.is_live(node_id):
@@ -170,6 +175,11 @@ def respond(
     fault = wait.fault if wait else cluster.faults.take_connection_fault(key, node_id)
     if fault is not None and not fault.apply:
         return _struck(fault, fault.frame)
+    if gate is not None and (answered := gate()) is not None:
+        if fault is None:
+            return answered
+        struck = _struck(fault, answered.frame)
+        return replace(struck, close=struck.close or answered.close)
     deadline_ms = wait.deadline_ms if wait else None
     ctx = RequestContext(cluster, node_id, key, header.api_version, now_ms, deadline_ms)
     try:

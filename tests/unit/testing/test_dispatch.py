@@ -9,13 +9,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from aioproducer.errors import ProtocolError
-from aioproducer.testing.broker import ClusterState, TelemetrySubscription, TopicSpec
+from aioproducer.testing.broker import ClusterState, Reply, TelemetrySubscription, TopicSpec
 from aioproducer.testing.broker.dispatch import SERVED
 from aioproducer.testing.framing import REQUEST_TYPES, RequestHeader, decode_request_header
 from aioproducer.wire.api_keys import ApiKey
 from aioproducer.wire.framing import SIZE_BYTES, decode_response
 from aioproducer.wire.messages.api_versions import ApiVersionsRequest
 from aioproducer.wire.messages.metadata import MetadataRequest
+from aioproducer.wire.messages.sasl_handshake import SaslHandshakeRequest
 
 from .support import NOW_MS, ask, header_of, make_batch, make_state, produce_request
 
@@ -205,3 +206,10 @@ def test_fault_without_count_strikes_until_removed(state: ClusterState) -> None:
     state.throttle(40)
     state.faults.clear()
     assert state.respond(1, header, NOW_MS).mute_ms == 0
+
+
+def test_a_late_answer_of_the_gate_still_closes_the_connection(state: ClusterState) -> None:
+    state.faults.delay(70)
+    header = header_of(SaslHandshakeRequest(mechanism="PLAIN"), 1)
+    reply = state.respond(1, header, NOW_MS, gate=lambda: Reply(b"no", close="refused"))
+    assert reply == Reply(b"no", delay_ms=70, close="refused")

@@ -9,6 +9,7 @@ from aioproducer.errors import NotLeaderOrFollowerError, RecordTooLargeError
 from aioproducer.testing.broker.faults import ConnectionFault, ErrorAnswer, Faults
 from aioproducer.testing.embedded import EmbeddedCluster
 from aioproducer.testing.faults import FaultScript
+from aioproducer.testing.security import ListenerSecurity
 from aioproducer.types import Persistence
 from aioproducer.wire.api_keys import ApiKey
 
@@ -102,3 +103,21 @@ async def test_a_fault_of_one_transactional_id_strikes_that_one(request_: str) -
             ):
                 await producer.send("orders", b"v")
             assert fault.struck == struck
+
+
+@pytest.mark.parametrize("request_", ["sasl_handshake", "sasl_authenticate"])
+async def test_faults_strike_requests_of_authentication(request_: str) -> None:
+    security = ListenerSecurity(mechanisms=("PLAIN",), users={"me": "pw"})
+    async with EmbeddedCluster(1, security=security, topics={"orders": 1}) as cluster:
+        lost = cluster.faults.next(request_).drops_the_connection()
+        late = cluster.faults.next(request_).is_answered_late(1)
+        async with Producer(
+            bootstrap_servers=cluster.bootstrap_servers,
+            security_protocol="SASL_PLAINTEXT",
+            sasl_mechanism="PLAIN",
+            sasl_plain_username="me",
+            sasl_plain_password="pw",
+            reconnect_backoff_ms=1,
+        ) as producer:
+            await producer.send_and_wait("orders", b"v")
+        assert (lost.struck, late.struck) == (1, 1)
