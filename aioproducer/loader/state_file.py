@@ -18,7 +18,8 @@ from aioproducer.loader.errors import StateError
 from aioproducer.loader.shared_directories import open_own
 
 _T = TypeVar("_T")
-_LONGEST = 1024 * 1024
+_LONGEST = 32 * 1024 * 1024
+"""Bytes: a state has eight for each input before its position."""
 _READ = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0)  # Windows has none
 _CREATE = os.O_WRONLY | os.O_CREAT | os.O_EXCL
 

@@ -156,6 +156,12 @@ def test_state_is_read_as_it_was_written(tmp_path: Path, position: Position | No
     assert [path.name for path in tmp_path.iterdir()] == ["state.json"]
 
 
+def test_state_of_a_load_of_many_inputs_is_read_again(tmp_path: Path) -> None:
+    state = LoadState("t", WHERE, files_before="0123abcd" * 500_000)
+    state.write(tmp_path / "state.json")
+    assert LoadState.read(tmp_path / "state.json") == state
+
+
 def test_failed_write_leaves_the_old_state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "state.json"
     LoadState("old").write(path)
