@@ -113,7 +113,9 @@ class BrokerServer:
             backlog=_BACKLOG,
             ssl=context,
             ssl_shutdown_timeout=None if context is None else _TLS_CLOSE_S,
+            start_serving=False,  # which can be cancelled, and `stop` then has the server
         )
+        await self._server.start_serving()
         return int(listener.getsockname()[1])
 
     async def stop(self, *, keep_port: bool = False) -> None:
@@ -233,8 +235,10 @@ async def close_port(server: asyncio.Server) -> None:
     with suppress(NotImplementedError):  # the loop of Windows has no readers
         for listener in server.sockets:
             loop.remove_reader(listener.fileno())
-    await asyncio.sleep(0)
-    server.close()
+    try:
+        await asyncio.sleep(0)
+    finally:
+        server.close()
 
 
 def _bind(host: str, port: int) -> socket.socket:
