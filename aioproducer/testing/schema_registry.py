@@ -7,9 +7,9 @@ schemas of other formats than Avro are always compatible.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import parse_qs, unquote
 from uuid import NAMESPACE_OID, uuid5
 
@@ -174,7 +174,8 @@ class StubSchemaRegistry:
 def _unreadable(new: Any, old: Any) -> list[str]:
     """Return why data written by the old schema could not be read by the new one."""
     if not (_is_record(new) and _is_record(old)):
-        return [] if new == old else [_difference("TYPE_MISMATCH", "/", "the type", "differs")]
+        is_readable = _is_readable(new, old)
+        return [] if is_readable else [_difference("TYPE_MISMATCH", "/", "the type", "differs")]
     before = {each["name"]: each for each in old["fields"]}
     found = []
     for index, each in enumerate(new["fields"]):
@@ -189,11 +190,43 @@ def _unreadable(new: Any, old: Any) -> list[str]:
                         "in the new schema has no default value and is missing in the old schema",
                     )
                 )
-        elif each["type"] != before[name]["type"]:
+        elif not _is_readable(each["type"], before[name]["type"]):
             found.append(
                 _difference("TYPE_MISMATCH", f"{path}/type", name, "has a type that cannot be read")
             )
     return found
+
+
+def _is_readable(new: Any, old: Any) -> bool:
+    """Return whether data of the old type can be read as the new one (Avro: schema resolution)."""
+    if isinstance(old, list):
+        return all(_is_readable(new, each) for each in old)
+    if isinstance(new, list):
+        return any(_is_readable(each, old) for each in new)
+    kind, before = (each.get("type") if isinstance(each, dict) else each for each in (new, old))
+    if isinstance(kind, dict | list) or isinstance(before, dict | list):
+        return _is_readable(kind, before)
+    if kind != before:
+        return before in _PROMOTIONS.get(kind, ())
+    if kind in ("array", "map"):
+        inside = "items" if kind == "array" else "values"
+        return _is_readable(new[inside], old[inside])
+    if kind in ("record", "enum", "fixed") and new["name"] != old["name"]:
+        return False
+    if kind == "record":
+        return not _unreadable(new, old)
+    if kind == "enum":
+        return "default" in new or {*old["symbols"]} <= {*new["symbols"]}
+    return bool(kind != "fixed" or new["size"] == old["size"])
+
+
+_PROMOTIONS: Final[Mapping[str, Collection[str]]] = {
+    "long": ("int",),
+    "float": ("int", "long"),
+    "double": ("int", "long", "float"),
+    "string": ("bytes",),
+    "bytes": ("string",),
+}
 
 
 def _difference(kind: str, path: str, name: str, what: str) -> str:
