@@ -17,7 +17,7 @@ MORE_COLOURS = {"type": "enum", "name": "E", "symbols": ["red", "blue"]}
 
 
 def status(old: Any, new: Any) -> int:
-    """What the stub answers to the new type of a field, the subject having the old one."""
+    """Return the answer to a new type of a field whose subject has the old one."""
     stub = StubSchemaRegistry()
     for each in (old, new):
         schema = {"type": "record", "name": "R", "fields": [{"name": "f", "type": each}]}
