@@ -203,7 +203,7 @@ def _is_readable(new: Any, old: Any) -> bool:
         return all(_is_readable(new, each) for each in old)
     if isinstance(new, list):
         return any(_is_readable(each, old) for each in new)
-    kind, before = (each.get("type") if isinstance(each, dict) else each for each in (new, old))
+    kind, before = (each.get("type", "") if isinstance(each, dict) else each for each in (new, old))
     if isinstance(kind, dict | list) or isinstance(before, dict | list):
         return _is_readable(kind, before)
     if kind != before:
