@@ -16,8 +16,11 @@ import ssl
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
+from typing import Final
+from weakref import WeakSet
 
 from aioproducer._util import log
+from aioproducer._util.forks import at_fork
 from aioproducer.errors import ProtocolError
 from aioproducer.testing.broker import ClusterState, Reply
 from aioproducer.testing.framing import decode_request_header
@@ -84,12 +87,14 @@ class BrokerServer:
         self._tracker = tracker
         self._clock_ms = clock_ms
         self._server: asyncio.Server | None = None
+        self._listener: socket.socket | None = None
         self._is_open = False
         self._kept_port: socket.socket | None = None
         self._tasks: set[asyncio.Task[None]] = set()
         self._writers: set[asyncio.StreamWriter] = set()
         self._running = asyncio.Event()
         self._running.set()
+        _servers.add(self)
 
     @property
     def connection_count(self) -> int:
@@ -103,6 +108,7 @@ class BrokerServer:
             if listener is not None:
                 listener.close()
             listener = _bind(host, port)
+        self._listener = listener
         self._running.set()
         self._is_open = True
         context = self._security.ssl_context
@@ -143,6 +149,12 @@ class BrokerServer:
                 await asyncio.sleep(0)  # `_accept` resets what the closed port had accepted before
             if keep_port:
                 self._kept_port = _bind(*address)
+
+    def after_fork_in_child(self) -> None:
+        """Close the child's copy of the port, which would keep it open after `stop`."""
+        for port in (self._listener, self._kept_port):
+            if port is not None:
+                port.close()
 
     def freeze(self) -> None:
         """Answer nothing until `thaw`."""
@@ -223,6 +235,17 @@ class BrokerServer:
             now_ms = self._clock_ms()
             reply = self._state.respond(self._node_id, header, now_ms, wait=reply.wait)
         return reply
+
+
+_servers: Final[WeakSet[BrokerServer]] = WeakSet()
+
+
+def _after_fork_in_child() -> None:
+    for server in list(_servers):
+        server.after_fork_in_child()
+
+
+at_fork(after_in_child=_after_fork_in_child)
 
 
 async def close_port(server: asyncio.Server) -> None:

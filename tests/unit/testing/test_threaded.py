@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import socket
 import threading
 
@@ -73,3 +74,25 @@ def test_stopping_what_never_started_ends_at_once() -> None:
     cluster.stop()
     with pytest.raises(IllegalStateError, match="starts once"):
         cluster.start()
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork")
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_a_broker_stops_and_starts_while_a_forked_child_lives() -> None:
+    with ThreadedCluster(brokers=1) as cluster:
+        host, _, port = cluster.bootstrap_servers.rpartition(":")
+        reading, writing = os.pipe()
+        child = os.fork()
+        if child == 0:
+            os.close(writing)
+            os.read(reading, 1)  # until the parent closes its end
+            os._exit(0)
+        try:
+            cluster.stop_broker(1)
+            with pytest.raises(ConnectionRefusedError):
+                socket.create_connection((host, int(port)))
+            cluster.start_broker(1)
+            socket.create_connection((host, int(port))).close()
+        finally:
+            os.close(reading), os.close(writing)
+            os.waitpid(child, 0)
