@@ -150,11 +150,12 @@ class BrokerServer:
             if keep_port:
                 self._kept_port = _bind(*address)
 
-    def after_fork_in_child(self) -> None:
-        """Close the child's copy of the port, which would keep it open after `stop`."""
-        for port in (self._listener, self._kept_port):
-            if port is not None:
-                port.close()
+    def after_fork_in_child(self, null: int) -> None:
+        """Replace the child's copies of sockets, which would keep them open after `stop`."""
+        connections = (writer.get_extra_info("socket") for writer in self._writers)
+        for each in (self._listener, self._kept_port, *connections):
+            if each is not None and each.fileno() >= 0:
+                os.dup2(null, each.fileno())
 
     def freeze(self) -> None:
         """Answer nothing until `thaw`."""
@@ -241,8 +242,10 @@ _servers: Final[WeakSet[BrokerServer]] = WeakSet()
 
 
 def _after_fork_in_child() -> None:
+    null = os.open(os.devnull, os.O_RDWR)
     for server in list(_servers):
-        server.after_fork_in_child()
+        server.after_fork_in_child(null)
+    os.close(null)
 
 
 at_fork(after_in_child=_after_fork_in_child)

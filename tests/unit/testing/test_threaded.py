@@ -81,14 +81,20 @@ def test_stopping_what_never_started_ends_at_once() -> None:
 def test_a_broker_stops_and_starts_while_a_forked_child_lives() -> None:
     with ThreadedCluster(brokers=1) as cluster:
         host, _, port = cluster.bootstrap_servers.rpartition(":")
+        connected = socket.create_connection((host, int(port)))
+        counts = (cluster.call(lambda inside: inside.connection_count(1)) for _ in range(10_000))
+        assert any(counts)  # until it is accepted
         reading, writing = os.pipe()
         child = os.fork()
         if child == 0:
+            connected.close()
             os.close(writing)
             os.read(reading, 1)  # until the parent closes its end
             os._exit(0)
         try:
             cluster.stop_broker(1)
+            connected.settimeout(30)
+            assert connected.recv(1) == b""
             with pytest.raises(ConnectionRefusedError):
                 socket.create_connection((host, int(port)))
             cluster.start_broker(1)
@@ -96,3 +102,4 @@ def test_a_broker_stops_and_starts_while_a_forked_child_lives() -> None:
         finally:
             os.close(reading), os.close(writing)
             os.waitpid(child, 0)
+            connected.close()
