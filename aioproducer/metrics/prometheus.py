@@ -11,7 +11,9 @@ it is not used.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
+from typing import Final
 from weakref import WeakValueDictionary
 
 from aioproducer._checks.extras import required
@@ -25,6 +27,8 @@ with required(__name__, "metrics"):
 __all__ = ["ProducerCollector"]
 
 _Family = CounterMetricFamily | GaugeMetricFamily
+_UNNAMEABLE: Final = re.compile(r"[^a-zA-Z0-9_]|^(?=[0-9])")
+"""What older versions refuse in names of metrics and labels: the whole scrape fails."""
 
 
 class ProducerCollector(Collector):
@@ -54,7 +58,7 @@ class ProducerCollector(Collector):
         for producer in {each.client_id: each for each in list(self._producers.values())}.values():
             for metric in read(producer):
                 labels = {"client_id": producer.client_id}
-                labels |= {name.replace("-", "_"): value for name, value in metric.tags}
+                labels |= {_named(name): value for name, value in metric.tags}
                 name = _name(metric)
                 if name not in families:
                     families[name] = _family(name, metric)
@@ -72,7 +76,12 @@ class ProducerCollector(Collector):
 
 def _name(metric: Metric) -> str:
     group = metric.group.removesuffix("-metrics")
-    return f"kafka_{group}_{metric.name}".replace("-", "_").replace(".", "_")
+    name = _named(f"kafka_{group}_{metric.name}")
+    return name if metric.kind is MetricKind.GAUGE else name.removesuffix("_total") + "_total"
+
+
+def _named(text: str) -> str:
+    return _UNNAMEABLE.sub("_", text)
 
 
 def _family(name: str, metric: Metric) -> _Family:

@@ -26,7 +26,7 @@ from support.stage import Stage, play
 
 from aioproducer import Producer, Record, blocking
 from aioproducer.errors import KafkaError, SerializationError
-from aioproducer.metrics import ApplicationMetric, Metric
+from aioproducer.metrics import ApplicationMetric, Metric, MetricKind
 from aioproducer.metrics.opentelemetry import TracingInterceptor, observe
 from aioproducer.metrics.prometheus import ProducerCollector
 from aioproducer.testing.broker import ErrorAnswer, Fault
@@ -104,6 +104,30 @@ def test_prometheus_gets_one_value_of_metrics_whose_names_become_equal() -> None
     lines = generate_latest(registry).decode().splitlines()
     assert [line for line in lines if not line.startswith("#")] == [
         'kafka_shop_jobs_open{client_id="a"} 2.0'
+    ]
+
+
+def test_prometheus_gets_names_of_letters_digits_and_underscores():
+    producer, registry = Producer(client_id="a", bootstrap_servers="a:1"), CollectorRegistry()
+    registry.register(ProducerCollector(producer))
+    producer.register_metric(
+        ApplicationMetric("jobs open", "shop é", lambda: 1, tags={"at 1": "x", "2nd": "y"})
+    )
+    (family,) = registry.collect()
+    (sample,) = family.samples
+    assert sample.name == "kafka_shop___jobs_open"
+    assert sample.labels == {"client_id": "a", "at_1": "x", "_2nd": "y"}
+
+
+def test_prometheus_gets_one_value_of_counters_with_and_without_the_suffix():
+    producer, registry = Producer(client_id="a", bootstrap_servers="a:1"), CollectorRegistry()
+    registry.register(ProducerCollector(producer))
+    for name, value in (("jobs", 1), ("jobs-total", 2)):
+        metric = ApplicationMetric(name, "shop", partial(float, value), MetricKind.COUNTER)
+        producer.register_metric(metric)
+    lines = generate_latest(registry).decode().splitlines()
+    assert [line for line in lines if not line.startswith("#")] == [
+        'kafka_shop_jobs_total{client_id="a"} 2.0'
     ]
 
 
