@@ -157,8 +157,9 @@ class TransactionAdmin:
         """
         if not prefix:
             raise ValueError("an empty prefix would abort the transactions of all producers")
+        kept = frozenset([keep] if isinstance(keep, str) else keep)  # an iterator is read once
         found = await self.open_transactions(prefix, older_than_ms=older_than_ms)
-        wanted = [each for each in found if each.transactional_id not in keep]
+        wanted = [each for each in found if each.transactional_id not in kept]
         return [each for each in wanted if await self._aborted(each)]
 
     # -- positions -------------------------------------------------------------------------------

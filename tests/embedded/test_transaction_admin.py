@@ -247,6 +247,17 @@ async def test_orphans_are_found_in_every_version_of_the_list(versions: tuple[in
             assert [each.transactional_id for each in left] == ["axb-3"]
 
 
+async def test_orphans_to_be_kept_may_be_an_iterator_or_one_name(
+    brokers: EmbeddedCluster, admin: TransactionAdmin
+) -> None:
+    for name in ("job-1", "job-12", "job-3"):
+        await prepare(brokers, name)
+    names: Any = iter(["job-3", "job-12", "job-1"])
+    assert await admin.abort_orphans("job-", keep=names) == []
+    aborted = await admin.abort_orphans("job-", keep="job-12")
+    assert [each.transactional_id for each in aborted] == ["job-1", "job-3"]
+
+
 async def test_a_coordinator_is_asked_once_about_all_open_transactions() -> None:
     async with EmbeddedCluster(brokers=1, topics={"t": 1}) as brokers:
         for number in range(5):
