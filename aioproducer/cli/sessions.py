@@ -89,16 +89,17 @@ def link_opener(config: ProducerConfig) -> OpenLink:
 
     async def open_link(address: Address) -> Link:
         opened: list[Streams] = []
-        await open_stream(
+        found = await open_stream(
             dialer,
             Node(_UNKNOWN_NODE, *address),
-            canonical=settings.dns_canonical,
+            canonical=settings.dns_canonical and tuple(address) in config.bootstrap,
             timeout_s=settings.connection_setup_timeout_s,
             loop_time=asyncio.get_running_loop().time,
             opened=opened,
             tried=[],
         )
-        session = session_on(opened[-1], settings, address[0], settings.request_timeout_s)
+        host = found.canonical_name or address[0]
+        session = session_on(opened[-1], settings, host, settings.request_timeout_s)
         try:
             await shake_hands(session)
         except BaseException:

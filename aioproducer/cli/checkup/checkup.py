@@ -101,13 +101,19 @@ class Checkup:
             await asyncio.gather(*(probe.close() for probe in self._probes))
 
     async def _examine(self, context: ProbeContext) -> None:
-        servers = [BrokerProbe(context, host, port) for host, port in self._config.bootstrap]
+        canonical = context.settings.dns_canonical
+        servers = [
+            BrokerProbe(context, host, port, canonical=canonical)
+            for host, port in self._config.bootstrap
+        ]
         self._probes += servers
         reached = await self._probe_all(servers)
         cluster = await self._find_cluster(reached)
         if cluster is None:
             return
-        await self._probe_advertised(context, cluster, {each.place: each for each in reached})
+        # Brokers at the same place go by the name that they advertise.
+        known = {} if canonical else {each.place: each for each in reached}
+        await self._probe_advertised(context, cluster, known)
         broker = next(iter(self._brokers.values()), reached[0])
         if self._scope.topic is not None:
             await self._examine_topic(broker, self._scope.topic, cluster)

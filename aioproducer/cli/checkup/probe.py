@@ -37,13 +37,19 @@ _T = TypeVar("_T")
 
 
 class BrokerProbe:
-    """The checks of one broker, in the order in which a producer connects."""
+    """The checks of one broker, in the order in which a producer connects.
 
-    def __init__(self, context: ProbeContext, host: str, port: int) -> None:
+    The name for TLS and SASL is `host`, or with `canonical` that of the address.
+    """
+
+    def __init__(
+        self, context: ProbeContext, host: str, port: int, *, canonical: bool = False
+    ) -> None:
         self.place: str = host_and_port(host, port)
         self._context = context
         self._host = host
         self._port = port
+        self._canonical = canonical
         self._addresses: list[Address] = []
         self._stream: Streams | None = None
         self._session: Session | None = None
@@ -72,7 +78,7 @@ class BrokerProbe:
         """Turn the name into addresses."""
         try:
             self._addresses = await self._bounded(
-                self._context.plain.resolve(self._host, self._port, canonical=False)
+                self._context.plain.resolve(self._host, self._port, canonical=self._canonical)
             )
         except TimeoutError:
             raise self._unreachable(
@@ -126,12 +132,12 @@ class BrokerProbe:
         try:
             await negotiate_versions(session)
         except KafkaError as error:
-            refused = tls_error_of(error.__cause__, self._host)
+            refused = tls_error_of(error.__cause__, self._name)
             if refused is not None:
                 raise failures.of_tls_error(refused, ()) from None
             context = self._context
             if not context.uses_tls and await context.answers_with_tls(
-                self._addresses[0], self._host
+                self._addresses[0], self._name
             ):
                 raise CheckFailedError(
                     "tls-expected", f"the port {self._port} expects TLS, and we sent none"
@@ -154,7 +160,7 @@ class BrokerProbe:
         except KafkaError as error:
             raise failures.of_sasl(error, name) from None
         exposed = exposed_to(
-            mechanism, self._host, uses_tls=self._context.uses_tls, via=self._addresses[0].via
+            mechanism, self._name, uses_tls=self._context.uses_tls, via=self._addresses[0].via
         )
         if exposed is not None:
             raise CheckFailedError(
@@ -196,6 +202,10 @@ class BrokerProbe:
     # -- in between ------------------------------------------------------------------------------
 
     @property
+    def _name(self) -> str:
+        return self._addresses[0].canonical_name or self._host
+
+    @property
     def _bound(self) -> str:
         return f"{self._context.step_s:g} s"
 
@@ -211,7 +221,7 @@ class BrokerProbe:
             return await work
 
     async def _connected(self, dialer: Dialer, address: Address) -> Streams:
-        connecting = dialer.connect(address, server_hostname=self._host, limit=READ_AHEAD_BYTES)
+        connecting = dialer.connect(address, server_hostname=self._name, limit=READ_AHEAD_BYTES)
         return await self._bounded(connecting)
 
     async def _connect(self, address: Address) -> OSError | None:
@@ -224,7 +234,7 @@ class BrokerProbe:
 
     async def _encrypt(self) -> Any:
         """Connect with TLS; return the `ssl` object."""
-        address, name = self._addresses[0], name_for_tls(self._host)
+        address, name = self._addresses[0], name_for_tls(self._name)
         try:
             self._stream = await self._connected(self._context.dialer, address)
         except TimeoutError:
@@ -250,7 +260,7 @@ class BrokerProbe:
             except OSError as error:
                 raise _port_failure([error], reason_of(error)) from None
         self._session = session_on(
-            self._stream, self._context.settings, self._host, self._context.step_s
+            self._stream, self._context.settings, self._name, self._context.step_s
         )
         return self._session
 

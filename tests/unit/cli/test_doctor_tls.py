@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import ssl
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
@@ -82,6 +83,20 @@ async def test_a_certificate_for_another_host_is_reported(
     async with brokers(authority.issue("broker", "kafka.example")) as cluster:
         finding = only(await examined_by(cluster, authority), "host-name-mismatch")
     assert "for kafka.example" in finding.details[0]
+
+
+async def test_a_bootstrap_server_goes_by_its_canonical_name_and_a_broker_by_its_own(
+    brokers: Brokers, authority: Authority, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(socket, "getnameinfo", lambda *_: ("kafka.example", "9092"))
+    async with brokers(authority.issue("broker", "kafka.example")) as cluster:
+        findings = await examined(
+            cluster.bootstrap_servers,
+            security_protocol="SSL",
+            ssl_truststore_certificates=authority.pem,
+            client_dns_lookup="resolve_canonical_bootstrap_servers_only",
+        )
+    assert failures(findings) == ["certificate-expires-soon", "advertised-refused"]
 
 
 async def test_a_broker_that_wants_our_certificate_is_reported(
