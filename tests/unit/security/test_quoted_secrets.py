@@ -171,7 +171,12 @@ class Tokens:
 @pytest.mark.parametrize("mechanism", [Plain(plain), OAuthBearer(Tokens())])
 @pytest.mark.parametrize(
     "form",
-    [lambda token: token.decode(), lambda token: repr(token.decode()), quote],
+    [
+        lambda token: token.decode(),
+        lambda token: repr(token.decode()),
+        quote,
+        lambda token: base64.b64encode(token).decode(),
+    ],
 )
 async def test_no_refusal_of_a_broker_shows_what_it_was_sent(
     mechanism: Any, form: Callable[[bytes], str]

@@ -196,7 +196,7 @@ def _secrets_in(mechanism: str, token: bytes) -> list[str]:
         parts = [token.rpartition(b"\0")[2]]
     else:
         parts = [part for part in _DIVIDERS.split(token) if len(part) >= _SHORTEST_SECRET]
-    return [part.decode("utf-8", "replace") for part in parts]
+    return [part.decode("utf-8", "replace") for part in (token, *parts)]
 
 
 def wants_sasl(mechanisms: Sequence[str], session: Session) -> AuthenticationError:
