@@ -159,7 +159,8 @@ class AIOKafkaProducer(TransactionsMixin):
             # Without idempotence, one request at a time is what keeps the order under retries.
             max_in_flight_requests_per_connection=5 if idempotent else 1,
             transactional_id=transactional_id,
-            transaction_timeout_ms=transaction_timeout_ms,
+            # Without transactions aiokafka takes anything.
+            transaction_timeout_ms=60000 if transactional_id is None else transaction_timeout_ms,
             partitioner=("default" if is_default(partitioner) else adapted(partitioner)),
             **settings.size_options(max_batch_size, max_request_size),
             **times,

@@ -78,6 +78,7 @@ async def test_the_constructor_refuses_with_aiokafkas_type_and_text(
         {"sasl_mechanism": "X"},
         {"request_timeout_ms": 100, "linger_ms": 500, "retry_backoff_ms": 5_000},
         {"max_batch_size": 2**26},
+        {"transaction_timeout_ms": None},
         SASL | {"sasl_mechanism": "GSSAPI"},
         SASL
         | {
