@@ -50,6 +50,9 @@ _UNSET_IF_EMPTY: Final = frozenset(
 )
 """Properties of which librdkafka takes an empty text for none."""
 
+_UNSET_IF_NONE: Final = frozenset({"client_id", "client_rack", "ssl_cipher_suites"})
+"""Options that are text here, of which confluent-kafka takes None for none."""
+
 _PROBED: Final = ("https.ca.location", "probe")
 """The system's certificates, as without it."""
 
@@ -96,7 +99,7 @@ def as_ours(given: Mapping[Any, Any]) -> dict[str, Any]:
         elif row.name == "bootstrap_servers":
             # Under one name the last one counts, and none means Kafka 0.8's producer.
             read[_SERVERS] = _servers(value)
-        elif row.name != "client_id" or value is not None:
+        elif row.name not in _UNSET_IF_NONE or value is not None:
             read[name] = by_option[row.name] = _value(row, value)
     _clamp_level(read, by_option)
     in_flight = _number(by_option.get("max_in_flight_requests_per_connection"))
