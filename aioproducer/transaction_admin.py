@@ -67,6 +67,10 @@ class TransactionAdmin:
         self._client: CoordinatorClient | None = None
 
     async def __aenter__(self) -> Self:
+        if self._client is not None:
+            raise IllegalStateError(
+                "the TransactionAdmin is open already", advice="make one for each `async with`"
+            )
         self._client = self._new_client()
         return self
 

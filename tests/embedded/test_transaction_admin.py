@@ -247,6 +247,13 @@ async def test_orphans_are_found_in_every_version_of_the_list(versions: tuple[in
             assert [each.transactional_id for each in left] == ["axb-3"]
 
 
+async def test_an_open_admin_is_not_opened_again(admin: TransactionAdmin) -> None:
+    with pytest.raises(IllegalStateError, match="open already"):
+        async with admin:
+            pass
+    assert await admin.open_transactions() == []
+
+
 async def test_orphans_to_be_kept_may_be_an_iterator_or_one_name(
     brokers: EmbeddedCluster, admin: TransactionAdmin
 ) -> None:
