@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final, NamedTuple
 
 from aioproducer._util import log
-from aioproducer._util.threads import in_thread
+from aioproducer._util.threads import OwnThreads
 from aioproducer.compat.confluent import _errors as errors
 from aioproducer.compat.confluent._errors import KafkaError
 from aioproducer.compat.confluent._properties import as_ours, truth_of, verbatim
@@ -39,6 +39,7 @@ _KERBEROS_SERVICE: Final = "kafka"
 _MESSAGE_TIMEOUT_MS: Final = 300_000
 """librdkafka's defaults, where they differ from this producer's."""
 _SERVERS: Final = "bootstrap.servers"
+_MOST_CALLS: Final = 8
 _TIME_LIMITS: Final = ("message.timeout.ms", "delivery.timeout.ms", "delivery_timeout_ms")
 
 
@@ -198,8 +199,10 @@ def _kerberos(read: ProducerConfig) -> dict[str, str]:
 
 
 def _token_source(callback: Any, text: str) -> Callable[[], Awaitable[OAuthToken]]:
+    threads = OwnThreads(_MOST_CALLS)
+
     async def token() -> OAuthToken:
-        given = await in_thread(callback, text)
+        given = await threads.run(callback, text)
         value, expires_at, *more = await given if inspect.isawaitable(given) else given
         extensions = more[1] if len(more) > 1 else {}
         return OAuthToken(value, float(expires_at), dict(extensions or {}))

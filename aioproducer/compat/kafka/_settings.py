@@ -15,7 +15,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from os import PathLike, fspath
 from typing import Any, Final
 
-from aioproducer._util.threads import in_thread
+from aioproducer._util.threads import OwnThreads
 from aioproducer.compat._idempotence import excludes_idempotence
 from aioproducer.compat._servers import servers_option
 from aioproducer.compat.kafka.partitioner import DefaultPartitioner
@@ -125,6 +125,7 @@ _BESIDE_CONTEXT: Final = (
 
 _RESOLVE: Final = "bootstrap_resolve_timeout_ms"
 _INT_MAX: Final = 2**31 - 1
+_MOST_CALLS: Final = 8
 _OLD: Final = (0, 10)
 _numbers = itertools.count(1)
 
@@ -216,8 +217,10 @@ def _version(value: Any) -> tuple[int, ...] | None:
 
 
 def _token_source(provider: Any) -> Callable[[], Awaitable[OAuthToken]]:
+    threads = OwnThreads(_MOST_CALLS)
+
     async def token() -> OAuthToken:
-        value = await in_thread(provider.token)
+        value = await threads.run(provider.token)
         extensions: Any = getattr(provider, "extensions", dict)()
         if inspect.isawaitable(extensions):
             extensions = await extensions

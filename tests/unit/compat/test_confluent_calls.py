@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import copy
 import gc
 import pickle
+import threading
 import time
 import types
 from collections.abc import Iterator
@@ -347,6 +349,25 @@ def test_oauth_cb_gives_the_token(given: dict[str, str], kind: str) -> None:
             producer.flush(WAIT_S)
     assert delivered == [None]
     assert set(asked) == {given.get("sasl.oauthbearer.config", "")}
+
+
+def test_oauth_cb_that_hangs_does_not_delay_the_end_of_the_loop() -> None:
+    hangs = threading.Event()
+    options = {
+        "security.protocol": "SASL_PLAINTEXT",
+        "sasl.mechanisms": "OAUTHBEARER",
+        "oauth_cb": lambda _: hangs.wait(WAIT_S / 2),
+    }
+    ask: Any = settings_of(NOWHERE | options).config.sasl_oauthbearer_token
+    began = time.monotonic()
+
+    async def give_up() -> None:
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(ask(), 0.01)
+
+    asyncio.run(give_up())
+    hangs.set()
+    assert time.monotonic() - began < WAIT_S / 4
 
 
 @pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-256"])

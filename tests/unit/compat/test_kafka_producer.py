@@ -16,6 +16,7 @@ import warnings
 from collections import namedtuple
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from types import SimpleNamespace
 from typing import Any
 
 import numpy
@@ -514,6 +515,25 @@ def test_many_requests_in_flight_contradict_idempotence(more: dict[str, Any]) ->
 
 def config_of(**options: Any) -> ProducerConfig:
     return producer_config(options, {**KafkaProducer.DEFAULT_CONFIG, **options})
+
+
+def test_token_provider_that_hangs_does_not_delay_the_end_of_the_loop() -> None:
+    hangs = threading.Event()
+    provider = SimpleNamespace(token=lambda: hangs.wait(WAIT_S / 2))
+    ask: Any = config_of(
+        security_protocol="SASL_PLAINTEXT",
+        sasl_mechanism="OAUTHBEARER",
+        sasl_oauth_token_provider=provider,
+    ).sasl_oauthbearer_token
+    began = time.monotonic()
+
+    async def give_up() -> None:
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(ask(), 0.01)
+
+    asyncio.run(give_up())
+    hangs.set()
+    assert time.monotonic() - began < WAIT_S / 4
 
 
 def test_float_is_rounded_up_and_infinity_is_the_longest_time() -> None:
