@@ -186,17 +186,19 @@ class FutureRecordMetadata:
 
     def _run(self, _: object) -> None:
         self._runner = threading.get_ident()
-        while True:
-            with self._handle._lock:
-                steps = self._steps
-                if not steps:
-                    self._steps = None
-                    break
-                self._steps = []
-            for step in steps:
-                self._take(step, may_raise=False)
-        if self._ran is not None:
-            self._ran.set()
+        try:
+            while True:
+                with self._handle._lock:
+                    steps = self._steps
+                    if not steps:
+                        self._steps = None
+                        break
+                    self._steps = []
+                for step in steps:
+                    self._take(step, may_raise=False)
+        finally:  # a callback may raise SystemExit
+            if self._ran is not None:
+                self._ran.set()
 
     def _take(self, step: Step, *, may_raise: bool) -> None:
         try:

@@ -28,7 +28,9 @@ from aioproducer.compat import kafka as ours
 from aioproducer.compat.kafka import KafkaProducer, Partitioner
 from aioproducer.compat.kafka import _errors as errors
 from aioproducer.compat.kafka._settings import producer_config
+from aioproducer.compat.kafka.future import Failed, FutureRecordMetadata
 from aioproducer.config import ProducerConfig
+from aioproducer.errors import InvalidTopicError
 from aioproducer.testing import ThreadedCluster
 
 with warnings.catch_warnings():
@@ -146,6 +148,27 @@ def test_callback_that_raises_is_logged_and_the_others_run(
     future.get(WAIT_S)
     assert len(seen) == 1
     assert "ZeroDivisionError" in caplog.text
+
+
+def test_get_ends_when_a_callback_has_exited() -> None:
+    class Pending(Failed):
+        def done(self) -> bool:
+            return bool(ended)
+
+        def add_done_callback(self, callback: Callable[[Any], object]) -> None:
+            added.append(callback)
+
+    ended: list[bool] = []
+    added: list[Callable[[Any], object]] = []
+    future = FutureRecordMetadata(Pending(InvalidTopicError("no")), -1)
+    future.add_errback(lambda _: sys.exit(1))
+    ended.append(True)
+    with ThreadPoolExecutor(1) as pool:
+        assert isinstance(pool.submit(added[0], None).exception(), SystemExit)
+    began = time.monotonic()
+    with pytest.raises(errors.InvalidTopicError):
+        future.get(WAIT_S)
+    assert time.monotonic() - began < WAIT_S / 2
 
 
 def test_outcome_goes_to_a_chained_future(producer: KafkaProducer) -> None:
