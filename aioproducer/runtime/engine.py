@@ -721,10 +721,13 @@ class ProducerEngine:
             if self.accumulator.is_idle:  # else the next record is not likely to be sent directly
                 self.appender.batch_appender.install_spare(acknowledged)
             return
-        if self.client.has_no_live_connections():
-            # As Java's client after any disconnect; then `health()` shows whether brokers are left.
-            self.metadata.request_update()
+        self._request_update_if_disconnected()
         self._on_event()
+
+    def _request_update_if_disconnected(self) -> None:
+        """Request metadata without a live connection: `health()` shows whether brokers are left."""
+        if self.client.has_no_live_connections():  # Java's client asks after any disconnect
+            self.metadata.request_update()
 
     def _on_event(self) -> None:
         """Set the next turn of every task after an event."""
@@ -761,6 +764,7 @@ class ProducerEngine:
             self.appender.early.on_metadata()
             if not self.appender.early.topics:
                 self.appender.early = None  # from now on `send()` waits for metadata as usual
+        self._request_update_if_disconnected()  # the last connected broker may have left
         self._on_event()
 
     def _on_memory_wait(self) -> None:

@@ -1224,8 +1224,14 @@ MUTANTS += tuple(
         (
             "ask for no metadata after the last connection is lost",
             "runtime/engine.py",
-            "        if self.client.has_no_live_connections():\n",
-            "        if False:\n",
+            "        if self.client.has_no_live_connections():  # Java's client asks",
+            "        if False:  # Java's client asks",
+        ),
+        (
+            "ask for no metadata after the last connected broker has left",
+            "runtime/engine.py",
+            "        self._request_update_if_disconnected()  # the last connected broker",
+            "        pass  # the last connected broker",
         ),
         (
             "make the pauses before producer ids longer after a success",

@@ -135,6 +135,32 @@ def test_a_producer_that_has_sent_nothing_is_ready_again_after_its_connection_wa
     play(act)
 
 
+@pytest.mark.parametrize("all_topics", [True, False])
+def test_a_producer_is_ready_again_after_its_only_connected_broker_left(all_topics: bool) -> None:
+    async def act(stage: Stage) -> None:
+        async with stage.producer as producer:
+            await producer.send_and_wait("t", b"v")
+            for node_id in (1, 2):
+                stage.crash(node_id)
+            await asyncio.sleep(1)
+            for node_id in (1, 2):
+                stage.revive(node_id)
+            await producer.send_and_wait("t", b"v")
+            await asyncio.sleep(5)  # until all metadata requests are answered
+            assert [each.state for each in producer.health().nodes.values()].count("ready") == 1
+            stage.world.cluster.unlisted.add(1)
+            if all_topics:
+                producer.engine.metadata.request_update()
+            else:
+                await producer.partitions_for("u")
+            await asyncio.sleep(1)
+            found = producer.health()
+            assert found.ready
+            assert {each: node.state for each, node in found.nodes.items()} == {2: "ready"}
+
+    play(act, brokers=2)
+
+
 def test_a_producer_that_has_failed_is_not_ready_although_it_is_connected() -> None:
     async def act(stage: Stage) -> None:
         producer = stage.producer
