@@ -187,7 +187,8 @@ class LoopThread:
     def outcome_of(self, future: Future[T]) -> T:
         """Wait for what was begun; raise if the thread ends before."""
         done = OneTimeEvent()
-        self._when_done(future, done.set)
+        if not self._when_done(future, done.set) and future.done():  # and its loop is closed
+            done.set()
         while not self.wait(done.wait, None) and not future.done():
             self.check_alive()
         try:
@@ -197,9 +198,12 @@ class LoopThread:
                 raise
         raise _ended()  # the loop has cancelled what was left
 
-    def _when_done(self, future: Future[T], call: Callable[[], object]) -> None:
-        """Have the loop add a callback: it waits if this thread is interrupted while adding one."""
-        self.post(lambda: future.add_done_callback(lambda _: call()))
+    def _when_done(self, future: Future[T], call: Callable[[], object]) -> bool:
+        """Have the loop add a callback: it waits if this thread is interrupted while adding one.
+
+        Return whether the loop can.
+        """
+        return self.post(lambda: future.add_done_callback(lambda _: call()))
 
     def begin(self, work: Coroutine[Any, Any, T]) -> Future[T]:
         """Run a coroutine in the loop; `outcome_of` waits for its end."""

@@ -70,6 +70,16 @@ def test_a_call_that_takes_long_is_waited_for_while_the_loop_turns(thread: LoopT
     thread.call(asyncio.sleep(2.5))
 
 
+def test_an_outcome_that_was_there_before_the_loop_ended_is_not_waited_for(
+    thread: LoopThread,
+) -> None:
+    future = thread.begin(_return(3))
+    thread.stop(10.0)
+    began = time.perf_counter()
+    assert thread.outcome_of(future) == 3
+    assert time.perf_counter() - began < 0.5  # a check of the loop is made once a second
+
+
 def test_timers_of_the_thread_fire_while_a_test_stops_the_clock(
     thread: LoopThread, monkeypatch: pytest.MonkeyPatch
 ) -> None:
