@@ -137,6 +137,20 @@ def not_dialed(engine: ProducerEngine, now: float) -> Iterator[str]:
         yield f"metadata are due, and a broker could be dialed for {max(waiting):.3f} s"
 
 
+def not_asked(engine: ProducerEngine, now: float) -> Iterator[str]:
+    """Brokers that could be asked while metadata are due, and no broker is asked or dialed.
+
+    Bootstrap servers count while no broker is known.
+    """
+    client = engine.client
+    if engine.metadata.next_update_at(now) > now or any(x.is_dialing for x in client._links()):
+        return
+    for link in (client._brokers or client._bootstrap).values():
+        is_ready = link.state(now) is NodeState.READY and not link.in_flight
+        if is_ready and link.ready_since + _LATE_S < now < link._renew_at:
+            yield f"metadata are due, and node {link.node.id} could be asked"
+
+
 def earlier_dials_count(engine: ProducerEngine, now: float) -> Iterator[str]:
     """Failed dials before a connection that has answered, which count for the next backoff."""
     for link in engine.client._links():

@@ -39,7 +39,7 @@ from simulation.consistency import (
     inconsistent,
 )
 from simulation.leaders import Leaders
-from simulation.links import dialed_too_long, not_dialed
+from simulation.links import dialed_too_long, not_asked, not_dialed
 from simulation.other_clusters import leaders_of_another_cluster
 from simulation.queues import (
     ends_with_batches_out,
@@ -450,7 +450,7 @@ _WHILE_STARTED: tuple[_Rule, ...] = (
     serialized_records_wait,
     keeps_ended_waits,
 )
-_OF_TIME: tuple[_Rule, ...] = (dialed_too_long, not_dialed)
+_OF_TIME: tuple[_Rule, ...] = (dialed_too_long, not_asked, not_dialed)
 _AT_EACH_MOMENT: tuple[_Rule, ...] = (
     *_OF_TIME,
     _oversleeps_expiry,

@@ -35,6 +35,7 @@ from aioproducer.testing.world.spec import Chance
 from aioproducer.testing.world.trace import Trace
 from aioproducer.testing.world.world import SimWorld
 from aioproducer.types import TopicPartition
+from simulation.appearances import Appearances
 from simulation.calls import MoreCalls
 from simulation.evidence import (
     Evidence,
@@ -67,7 +68,6 @@ from simulation.scenario import (
     with_sessions,
     without_producer_ids,
 )
-from simulation.sequels import Sequels
 from simulation.themes import (
     LOST_ENDS,
     Theme,
@@ -456,7 +456,7 @@ class Simulation:
         self.world.heal()
         await asyncio.gather(*tasks)
         await asyncio.sleep(_SETTLING_S)
-        aftermath = Sequels(producer, self.world, self.ledger)
+        aftermath = Appearances(producer, self.world, self.ledger)
         await aftermath.before_probes()
         await self._probe(producer)
         left = await self._bounded("flush", producer.flush())

@@ -17,6 +17,7 @@ from simulation.links import (
     Dials,
     dialed_too_long,
     earlier_dials_count,
+    not_asked,
     not_dialed,
     older_features_count,
     unsupported_versions,
@@ -162,6 +163,25 @@ def _undialed(strategy: str = "none", **state: Any) -> Any:
 )
 def test_a_broker_that_is_not_dialed_is_found_out(state: dict[str, Any], found: int) -> None:
     assert len(list(not_dialed(_undialed(**state), 1.0))) == found
+
+
+@pytest.mark.parametrize(
+    ("state", "found"),
+    [
+        ({}, 1),
+        ({"in_flight": 1}, 0),
+        ({"ready_since": 0.95}, 0),
+        ({"_renew_at": 0.9}, 0),
+        ({"is_dialing": True}, 0),
+        ({"state": lambda now: NodeState.THROTTLED}, 0),
+    ],
+)
+def test_a_broker_that_is_not_asked_is_found_out(state: dict[str, Any], found: int) -> None:
+    ready = {"in_flight": 0, "ready_since": 0.0, "_renew_at": math.inf}
+    engine = _undialed(**{**ready, "state": lambda now: NodeState.READY, **state})
+    assert len(list(not_asked(engine, 1.0))) == found
+    engine.metadata.next_update_at = lambda now: now + 1.0
+    assert not list(not_asked(engine, 1.0))
 
 
 def test_no_dial_is_missing_before_metadata_are_due() -> None:

@@ -28,6 +28,7 @@ from simulation.transactions.calm import (
     commit_positions_alone,
     commit_with_a_refused_row,
 )
+from simulation.transactions.neighbours import begin_after_a_cut_call, begin_amid_a_bulk_call
 from simulation.transactions.outsider import SimAdmin
 from simulation.transactions.plan import Seat
 
@@ -44,6 +45,7 @@ _SHARE_OF_FAILED, _SHARE_COMMITTED = 0.5, 0.5
 _SHARE_OF_BLOCKS, _SHARE_UNSEEN, _SHARE_PREPARED = 0.5, 0.3, 0.5
 """Of the transactions that are open when everything is closed."""
 _SHARE_DOWNGRADED = 0.5
+_CUT_CALLS = 3
 _LONG_TIMEOUT_S = 10.0
 _UNUSED_ID = "unused"
 
@@ -267,6 +269,17 @@ class TransactionalPlay:
             now = self._loop.time()
             entries = [Entry(name, -2, topic, 0, None, name, (), None, now) for name in names]
             await begin_after_a_downgrade(actor, entries, self._run.world, self._ledger)
+        await self._make_neighbours(actor)
+
+    async def _make_neighbours(self, actor: Actor) -> None:
+        """See `simulation.transactions.neighbours`."""
+        rng = self._run.chance.of(f"cut calls of {actor.entry.name}")
+        for _ in range(_CUT_CALLS):
+            await begin_after_a_cut_call(actor, rng, self._ledger)
+        topic, now = min(self._cast.input_shape.topics), self._loop.time()
+        names = [b"<neighbour %d/%s>" % (i, actor.entry.name.encode()) for i in range(2)]
+        entries = [Entry(name, -2, topic, 0, None, name, (), None, now) for name in names]
+        await begin_amid_a_bulk_call(actor, entries, self._ledger)
 
     async def _read_to_the_end(self, actor: Actor, most: int) -> bool:
         """Return whether it gets there; open transactions of dead processes delay it."""
