@@ -341,6 +341,13 @@ OWN = (
         transactional=True,
     ),
     Defect(
+        "renew no epoch by the first version that can",
+        "core/transactions/manager.py",
+        "self._can_renew = version >= requests",
+        "self._can_renew = version > requests",
+        transactional=True,
+    ),
+    Defect(
         "keep the epoch after an unanswered addition",
         "core/transactions/manager.py",
         "            self._renewal = EpochRenewal.NEEDED_AFTER_ABORT\n            self._unanswered",

@@ -50,7 +50,8 @@ PRODUCER_ID = 7
 LOADING = 14
 NOT_AVAILABLE = 15
 NOT_COORDINATOR = 16
-_V1 = {Rpc.INIT_PRODUCER_ID: 5, Rpc.ADD_PARTITIONS: 3, Rpc.COMMIT_OFFSETS: 4, Rpc.END: 4}
+_V1 = {Rpc.INIT_PRODUCER_ID: 3, Rpc.ADD_PARTITIONS: 3, Rpc.COMMIT_OFFSETS: 4, Rpc.END: 4}
+"""With the first InitProducerId that renews an epoch."""
 _OLD = _V1 | {Rpc.INIT_PRODUCER_ID: 2}
 _V2 = _V1 | {Rpc.COMMIT_OFFSETS: 5, Rpc.END: 5}
 

@@ -80,8 +80,14 @@ class Appearances(Sequels):
             await self._outcome_of(entry)
 
     async def _check_throttling_after_throttling(self) -> None:
-        """A throttle time is kept although a new connection is given a shorter one."""
-        if not self._config.acks_value or self._config.delivery_timeout_ms < _LONG_DELIVERY_MS:
+        """A throttle time is kept although a new connection is given a shorter one.
+
+        A login goes on in spite of it, as in Java.
+        """
+        config = self._config
+        if config.security_protocol != "PLAINTEXT" or not config.acks_value:
+            return
+        if config.delivery_timeout_ms < _LONG_DELIVERY_MS:
             return
         cluster, name = self._world.cluster, min(self._world.cluster.topics)
         faults = [cluster.throttle(_LONG_THROTTLE_MS, times=1)]

@@ -1731,6 +1731,47 @@ MUTANTS += (
     ),
 )
 
+MUTANTS += (
+    Mutant(
+        "let no call wait for a topic that is created later",
+        "core/metadata/live_topic.py",
+        "(InvalidTopicError, TopicAuthorizationFailedError)",
+        "(InvalidTopicError, TopicAuthorizationFailedError, UnknownTopicOrPartitionError)",
+    ),
+    Mutant(
+        "shorten a throttle time by a later one",
+        "net/link.py",
+        "        self.throttled_until = max(self.throttled_until, until)\n",
+        "        self.throttled_until = until\n",
+    ),
+    Mutant(
+        "never choose brokers that had no metadata",
+        "net/client.py",
+        "for avoided in (self.avoided, ()):",
+        "for avoided in (self.avoided,):",
+    ),
+    Mutant(
+        "keep the rack of a broker that is in another one now",
+        "core/batching/partitioners.py",
+        "seen[0] is not topic or seen[1] is not nodes:",
+        "seen[0] is not topic:",
+    ),
+    Mutant(
+        "send rows of a bulk call in the next transaction",
+        "runtime/bulk/run.py",
+        "            if self._open_transaction() != self._transaction:\n",
+        "            if self._open_transaction() < self._transaction:\n",
+        transactional=True,
+    ),
+    Mutant(
+        "leave a block open whose commit is not possible after a cut call",
+        "client/transactions.py",
+        "        except (TransactionAbortableError, IllegalStateError) as error:\n",
+        "        except TransactionAbortableError as error:\n",
+        transactional=True,
+    ),
+)
+
 # -- the eleventh round ----------------------------------------------------------------------------
 
 MUTANTS += (
