@@ -259,7 +259,7 @@ class NetworkClient:
         not slow; the node whose last attempt is longest ago; a connected node that is busy or
         throttled. Bootstrap servers count while the brokers are unknown, and when no broker is
         usable (KIP-899): all back off, or their dials are slow. Java waits for these dials to end.
-        The nodes in `avoided` come last.
+        Of the nodes that can be asked or dialed now, those in `avoided` come last.
         """
         groups = self._groups()
         for avoided in (self.avoided, ()):
@@ -307,6 +307,8 @@ class NetworkClient:
         connectable = [link for link in candidates if link.can_connect(now)]
         if connectable:
             return min(connectable, key=lambda link: link.last_attempt_at).node.id
+        if avoided:
+            return None  # one of these may be asked at once, a throttled node after minutes
         connected = (link.node.id for link in candidates if link.versions is not None)
         return next(connected, None)
 

@@ -855,6 +855,18 @@ async def test_node_to_avoid_is_chosen_if_no_other_one_is_usable() -> None:
 
 
 @virtual_time
+async def test_node_to_avoid_is_chosen_before_a_throttled_one() -> None:
+    async with harness(MemoryDialer(THREE_SILENT), THREE) as it:
+        await three_nodes(it, 1, 2, 3)
+        it.client.avoided.add(1)
+        for node_id in (2, 3):
+            it.client.link(node_id).throttle(it.now + 300)
+        assert {it.client.least_loaded_node(it.now) for _ in range(20)} == {1}
+        it.client.link(1).throttle(it.now + 300)
+        assert it.client.least_loaded_node(it.now) in {1, 2, 3}
+
+
+@virtual_time
 async def test_the_ready_node_with_the_fewest_requests_is_preferred() -> None:
     async with harness(MemoryDialer(THREE_SILENT), THREE) as it:
         await three_nodes(it, 1, 2)
