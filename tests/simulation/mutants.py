@@ -1764,6 +1764,19 @@ MUTANTS += (
         transactional=True,
     ),
     Mutant(
+        "let calls of a transaction wait for a task that has ended",
+        "runtime/engine.py",
+        "            self._transactions.fail(cause)\n",
+        "            pass\n",
+        transactional=True,
+    ),
+    Mutant(
+        "wait for a throttled broker although another can be asked",
+        "net/client.py",
+        "        if avoided:\n            return None  # one of these",
+        "        if False:\n            return None  # one of these",
+    ),
+    Mutant(
         "leave a block open whose commit is not possible after a cut call",
         "client/transactions.py",
         "        except (TransactionAbortableError, IllegalStateError) as error:\n",

@@ -28,6 +28,7 @@ from simulation.transactions.calm import (
     commit_positions_alone,
     commit_with_a_refused_row,
 )
+from simulation.transactions.ended_tasks import end_a_task
 from simulation.transactions.neighbours import begin_after_a_cut_call, begin_amid_a_bulk_call
 from simulation.transactions.outsider import SimAdmin
 from simulation.transactions.plan import Seat
@@ -280,6 +281,9 @@ class TransactionalPlay:
         names = [b"<neighbour %d/%s>" % (i, actor.entry.name.encode()) for i in range(2)]
         entries = [Entry(name, -2, topic, 0, None, name, (), None, now) for name in names]
         await begin_amid_a_bulk_call(actor, entries, self._ledger)
+        name = f"{actor.entry.name}-ended"
+        producer = self._run.make_producer(purpose=name, transactional_id=name)
+        await end_a_task(producer, topic, self._run.chance.of(name), self._ledger)
 
     async def _read_to_the_end(self, actor: Actor, most: int) -> bool:
         """Return whether it gets there; open transactions of dead processes delay it."""
