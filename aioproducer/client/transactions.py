@@ -236,7 +236,7 @@ class Transaction:
     ) -> None:
         if self._is_over:  # by a call inside the block
             if exc is None:
-                self._refuse_if_closed()
+                self._end_in_order()
             return
         if exc is None:
             await self._commit()
@@ -252,7 +252,7 @@ class Transaction:
         """
         task = self._producer._transaction_task
         if self._is_over:
-            self._refuse_if_closed()
+            self._end_in_order()
             return True
         return task is not None and task.reports_commit()
 
@@ -261,14 +261,21 @@ class Transaction:
         task = self._producer._transaction_task
         return task is not None and self._number is not None and self._number <= task.manager.over
 
-    def _refuse_if_closed(self) -> None:
-        """Raise if the producer is closed, so that the block does not end as if committed."""
+    def _end_in_order(self) -> None:
+        """Receive the outcome of a commit that has succeeded after its call was cancelled.
+
+        Raise if the producer is closed, so that the block does not end as if committed.
+        """
         task = self._producer._transaction_task
-        if task is not None and task.manager.aborted_by_close == self._number:
+        if task is None:
+            return
+        if task.manager.aborted_by_close == self._number:
             raise ProducerClosedError(
                 "the producer was closed before the transaction was committed, and aborted it",
                 persistence=Persistence.NOT_PERSISTED,
             )
+        if task.has_to_commit(self._number):
+            task.manager.on_seen(task.manager.commit())
 
     def _check_current(self) -> None:
         """Raise if this transaction is no longer the open one."""

@@ -1777,6 +1777,20 @@ MUTANTS += (
         "        if False:\n            return None  # one of these",
     ),
     Mutant(
+        "leave a block before the commit that was begun inside has an outcome",
+        "runtime/tasks/transactions.py",
+        "self.is_open(number) or (number == manager.number and manager.has_unreported_commit)",
+        "self.is_open(number)",
+        transactional=True,
+    ),
+    Mutant(
+        "leave a block without the outcome of a commit that has succeeded",
+        "client/transactions.py",
+        "        if task.has_to_commit(self._number):\n",
+        "        if False:\n",
+        transactional=True,
+    ),
+    Mutant(
         "leave a block open whose commit is not possible after a cut call",
         "client/transactions.py",
         "        except (TransactionAbortableError, IllegalStateError) as error:\n",
@@ -2000,7 +2014,7 @@ TRANSACTIONAL_MUTANTS += tuple(
         (
             "end a block as after a commit that a close has aborted",
             "client/transactions.py",
-            "            if exc is None:\n                self._refuse_if_closed()\n"
+            "            if exc is None:\n                self._end_in_order()\n"
             "            return\n",
             "            return\n",
         ),

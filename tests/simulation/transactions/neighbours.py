@@ -51,11 +51,15 @@ async def begin_after_a_cut_call(actor: Actor, rng: random.Random, ledger: Ledge
         await asyncio.sleep(0)
     calling.cancel()
     await asyncio.gather(calling, return_exceptions=True)
-    left_by = rng.choice((None, _LeftError()))
+    left_by, is_done = rng.choice((None, _LeftError())), False
     with suppress(IllegalStateError, KafkaTimeoutError):
         await block.__aexit__(None if left_by is None else _LeftError, left_by, None)
+        is_done = left_by is None
     unseen = transactions.manager._operations.unreceived
     if transactions.manager.has_unreported_commit:
+        if is_done:
+            text = f"{actor.entry.name} has left its block, and the outcome of its commit is unseen"
+            ledger.false_reports.append(text)
         await actor._caller.call("commit", producer.commit_transaction)
     elif transactions.manager.is_prepared or (unseen and unseen.kind is OperationKind.ABORT):
         await actor._caller.call("abort", producer.abort_transaction)

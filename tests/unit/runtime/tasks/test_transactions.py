@@ -175,6 +175,27 @@ def test_a_block_left_normally_waits_for_the_commit_that_was_begun_inside(
     perform(act, level, max_block_ms=2_000, request_timeout_ms=1_000)
 
 
+@LEVELS
+def test_a_block_left_after_a_cancelled_commit_has_succeeded_lets_another_one_begin(
+    level: int,
+) -> None:
+    async def act(stage: Stage) -> None:
+        producer = stage.producer
+        async with producer.transaction():
+            await producer.send("t", b"x")
+            committing = asyncio.ensure_future(producer.commit_transaction())
+            await asyncio.sleep(0)
+            committing.cancel()
+            await asyncio.sleep(1)
+            assert committing.cancelled()
+        async with producer.transaction():
+            await producer.send("t", b"y")
+        await settled(stage)
+        assert committed(stage) == [b"x", b"y"]
+
+    perform(act, level)
+
+
 def test_a_commit_that_ran_out_of_time_reports_its_end_after_the_close() -> None:
     async def act(stage: Stage) -> None:
         producer = stage.producer
