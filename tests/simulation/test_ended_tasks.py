@@ -4,14 +4,24 @@ from __future__ import annotations
 
 import asyncio
 import random
+from collections.abc import Coroutine
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from aioproducer.errors import KafkaError, ProducerFailedError
+from aioproducer.testing.world.loop import VirtualLoop
 from simulation.ledger import Ledger
 from simulation.transactions.ended_tasks import end_a_task
+
+
+def _run(work: Coroutine[Any, Any, bool]) -> bool:
+    loop = VirtualLoop(random.Random(0))
+    try:
+        return loop.run_until_complete(work)
+    finally:
+        loop.close()
 
 
 class _Producer:
@@ -72,7 +82,7 @@ def test_a_call_that_waits_for_a_task_that_has_ended_is_found_out(
         await end_a_task(producer, "t", random.Random(1), ledger)
         return bool(producer.is_closed)
 
-    assert asyncio.run(run())
+    assert _run(run())
     assert (len(ledger.false_reports), len(ledger.undocumented)) == (waits, undocumented)
 
 
@@ -87,5 +97,5 @@ def test_a_producer_that_does_not_begin_is_found_out() -> None:
         return bool(producer.is_closed)
 
     ledger = Ledger()
-    assert asyncio.run(run())
+    assert _run(run())
     assert len(ledger.unrecovered) == 1

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from aioproducer.core.transactions.operations import OperationKind
 from aioproducer.errors import IllegalStateError, KafkaTimeoutError
 from aioproducer.runtime.bulk.result import SendManyInterruptedError
-from aioproducer.types import Record
+from aioproducer.types import Record, TopicPartition
 
 if TYPE_CHECKING:
     import random
@@ -25,15 +25,21 @@ if TYPE_CHECKING:
     from simulation.transactions.actor import Actor
     from simulation.transactions.book import TransactionEntry
 
-_MOST_TURNS = 5
+_MOST_TURNS, _PAUSES_S = 5, (0.0, 0.001, 1.0)
+_SHARE_OF_POSITIONS = 0.5
 
 
 class _LeftError(Exception):
     """An exception that a user's own code raises in a block."""
 
 
-async def begin_after_a_cut_call(actor: Actor, rng: random.Random, ledger: Ledger) -> None:
-    """Cancel a call in a block without records, leave the block; another transaction may begin."""
+async def begin_after_a_cut_call(
+    actor: Actor, topic: str, rng: random.Random, ledger: Ledger
+) -> None:
+    """Cancel a call in a block, leave the block soon after; another transaction may begin.
+
+    The block has no records, and a position in some cases.
+    """
     producer, transactions = actor.producer, actor.producer.engine.transactions
     if transactions is None:
         return
@@ -46,11 +52,15 @@ async def begin_after_a_cut_call(actor: Actor, rng: random.Random, ledger: Ledge
         await block.__aenter__()
 
     await actor._caller.call("begin", begin)
+    if rng.random() < _SHARE_OF_POSITIONS:
+        with suppress(KafkaTimeoutError):
+            await producer.send_offsets_to_transaction({TopicPartition(topic, 0): 1}, "cut calls")
     calling = asyncio.ensure_future(first())
     for _ in range(rng.randrange(_MOST_TURNS)):
         await asyncio.sleep(0)
     calling.cancel()
     await asyncio.gather(calling, return_exceptions=True)
+    await asyncio.sleep(rng.choice(_PAUSES_S))
     left_by, is_done = rng.choice((None, _LeftError())), False
     with suppress(IllegalStateError, KafkaTimeoutError):
         await block.__aexit__(None if left_by is None else _LeftError, left_by, None)

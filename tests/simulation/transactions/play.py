@@ -275,9 +275,9 @@ class TransactionalPlay:
     async def _make_neighbours(self, actor: Actor) -> None:
         """See `simulation.transactions.neighbours`."""
         rng = self._run.chance.of(f"cut calls of {actor.entry.name}")
-        for _ in range(_CUT_CALLS):
-            await begin_after_a_cut_call(actor, rng, self._ledger)
         topic, now = min(self._cast.input_shape.topics), self._loop.time()
+        for _ in range(_CUT_CALLS):
+            await begin_after_a_cut_call(actor, topic, rng, self._ledger)
         names = [b"<neighbour %d/%s>" % (i, actor.entry.name.encode()) for i in range(2)]
         entries = [Entry(name, -2, topic, 0, None, name, (), None, now) for name in names]
         await begin_amid_a_bulk_call(actor, entries, self._ledger)
