@@ -85,7 +85,8 @@ class SparkLoadState:
         return found
 
 
-def _decoded(content: dict[str, Any]) -> SparkLoadState:
+def _decoded(content: Any) -> SparkLoadState:
+    content = dict(content)
     if content.pop("version") != _VERSION or content.pop("engine") != "spark":
         raise ValueError("another version")
     return SparkLoadState(**content)

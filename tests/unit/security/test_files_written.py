@@ -175,7 +175,7 @@ def test_what_is_emptied_is_what_was_checked(
 
 def test_a_load_by_spark_replaces_no_other_file_by_its_state(tmp_path: Path) -> None:
     other = tmp_path / "other"
-    for content in ("precious", '{"version": 1}'):
+    for content in ("precious", '{"version": 1}', "null", '"precious"', "7", "[]"):
         other.write_text(content)
         for goes_on in (True, False):
             with pytest.raises(StateError, match="not a state file of a load by Spark"):
