@@ -203,6 +203,22 @@ async def test_bad_rows_are_kept_with_their_reasons_and_the_code_says_so(
     assert str(dead) in done.err
 
 
+async def test_a_load_keeps_the_state_file_of_an_unfinished_load_of_another_file(
+    brokers: EmbeddedCluster, tmp_path: Path
+) -> None:
+    for name in ("one", "two"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "rows.csv").write_text("a,b\n1,2\nbroken\n")
+    arguments = ("-t", "t", *bootstrap(brokers))
+    assert (await run("load", "one/rows.csv", *arguments, cwd=tmp_path)).code == 1
+    state = (tmp_path / "rows.csv.t.load-state.json").read_text()
+    done = await run("load", "two/rows.csv", *arguments, cwd=tmp_path)
+    assert done.code == 6
+    assert "the position of an unfinished load, in one/rows.csv row 1" in done.err
+    assert (tmp_path / "rows.csv.t.load-state.json").read_text() == state
+    assert len(await values_in(brokers)) == 1
+
+
 async def test_without_dead_letters_a_bad_row_ends_the_load_and_resume_goes_on_there(
     brokers: EmbeddedCluster, tmp_path: Path
 ) -> None:

@@ -22,7 +22,15 @@ from aioproducer.cli.options import Connection
 from aioproducer.cli.pointers import doctor_command, pointed_to_doctor
 from aioproducer.config import ProducerConfig
 from aioproducer.errors import ConfigError, KafkaError
-from aioproducer.loader import DeadLetterError, FileSource, Loader, LoadOptions, LoadState, Progress
+from aioproducer.loader import (
+    DeadLetterError,
+    FileSource,
+    Loader,
+    LoadOptions,
+    LoadState,
+    Progress,
+    StateError,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +59,7 @@ async def run_load(job: LoadJob, interrupts: Interrupts) -> int:
     job.source.check()
     if job.options.exactly_once and job.source.total_bytes is None:
         raise ConfigError("--exactly-once needs inputs that can be read again: regular files")
-    _remark_on_an_unfinished_load(job.options)
+    _check_unfinished_load(job.options, job.source)
     display = display_for(job.source.name, quiet=job.quiet or job.brief)
     unsent_fail = job.options.unsent_fail or job.source.total_bytes is None
     options = replace(job.options, on_progress=display.show, unsent_fail=unsent_fail)
@@ -77,17 +85,23 @@ async def run_load(job: LoadJob, interrupts: Interrupts) -> int:
     return outcome.exit_code
 
 
-def _remark_on_an_unfinished_load(options: LoadOptions) -> None:
-    """Say that a load starts over where it could go on; a file of something else is refused."""
+def _check_unfinished_load(options: LoadOptions, source: FileSource) -> None:
+    """Say that a load starts over where it could go on; refuse the state file of another one."""
     if options.resume or options.exactly_once or options.state is None:
         return
     before = LoadState.read(options.state)
-    if before is not None and not before.complete and before.settled.rows:
-        console.say(
-            f"starting over, though {options.state} has {before.settled.rows:,} rows that "
-            f"are done, up to {before.position}; --resume continues there",
-            style="yellow",
+    if before is None or before.complete or not before.settled.rows:
+        return
+    if before.position is not None and Path(before.position.file) not in source.paths:
+        raise StateError(
+            f"{options.state} has the position of an unfinished load, in {before.position}",
+            advice="name another file by --state, or delete this one if that load is not resumed",
         )
+    console.say(
+        f"starting over, though {options.state} has {before.settled.rows:,} rows that "
+        f"are done, up to {before.position}; --resume continues there",
+        style="yellow",
+    )
 
 
 @dataclass(frozen=True, slots=True)
