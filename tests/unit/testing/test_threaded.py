@@ -85,13 +85,16 @@ def test_a_broker_stops_and_starts_while_a_forked_child_lives() -> None:
         counts = (cluster.call(lambda inside: inside.connection_count(1)) for _ in range(10_000))
         assert any(counts)  # until it is accepted
         reading, writing = os.pipe()
+        begun, beginning = os.pipe()
         child = os.fork()
         if child == 0:
             connected.close()
             os.close(writing)
+            os.write(beginning, b"!")
             os.read(reading, 1)  # until the parent closes its end
             os._exit(0)
         try:
+            assert os.read(begun, 1) == b"!"
             cluster.stop_broker(1)
             connected.settimeout(30)
             assert connected.recv(1) == b""
@@ -100,6 +103,7 @@ def test_a_broker_stops_and_starts_while_a_forked_child_lives() -> None:
             cluster.start_broker(1)
             socket.create_connection((host, int(port))).close()
         finally:
-            os.close(reading), os.close(writing)
+            for end in (reading, writing, begun, beginning):
+                os.close(end)
             os.waitpid(child, 0)
             connected.close()
