@@ -110,6 +110,8 @@ class KafkaError(Exception):
             unknown = ", ".join(sorted(set(facts) - _FACT_NAMES))
             raise TypeError(f"{type(self).__name__} has no fact named {unknown}")
         self.__dict__.update({name: fact for name, fact in facts.items() if fact is not None})
+        if isinstance(self.topic, str):  # a member of an enumeration is formatted otherwise
+            self.__dict__["topic"] = str.__str__(self.topic)
         advice = self.__dict__.get("advice")
         if advice is not None:
             self.__dict__["advice"] = printable(advice, _LONGEST_MESSAGE)

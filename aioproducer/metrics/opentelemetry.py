@@ -19,6 +19,7 @@ from weakref import WeakKeyDictionary, ref
 
 from aioproducer._checks.extras import required
 from aioproducer._version import __version__
+from aioproducer.config.option import plain
 from aioproducer.metrics import Metric, MetricKind
 from aioproducer.metrics.reading import Measured, read
 from aioproducer.serializers.calling import header_pairs
@@ -83,7 +84,7 @@ class TracingInterceptor:
         if record.value is None:
             attributes["messaging.kafka.message.tombstone"] = True
         span = self._tracer.start_span(
-            f"send {record.topic}", kind=SpanKind.PRODUCER, attributes=attributes
+            f"send {plain(record.topic)}", kind=SpanKind.PRODUCER, attributes=attributes
         )
         carrier: dict[str, str] = {}
         propagate.inject(carrier, trace.set_span_in_context(span))

@@ -49,6 +49,8 @@ class RecordSerializers:
         self, topic: str, key: Any, value: Any, headers: HeadersInput
     ) -> Prepared | PendingRecord:
         """Return the record's parts, or an awaitable for them."""
+        if type(topic) is not str:  # a member of an enumeration is formatted otherwise
+            topic = str.__str__(topic)
         pairs = list(header_pairs(topic, headers))
         if self._value is None:
             value = unchanging(value)

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 from aioproducer._checks.extras import required
 from aioproducer._util.arguments import is_asynchronous
 from aioproducer._version import __version__
+from aioproducer.config.option import plain
 from aioproducer.errors import SerializationError
 from aioproducer.metrics.opentelemetry import NAME, SENDING, TracingInterceptor
 from aioproducer.types import Record
@@ -185,7 +186,7 @@ class SendSpan:
     ) -> None:
         """Say where a batch goes, whose records were gathered before that was known."""
         self.engine = engine
-        self._span.update_name(f"send {topic}")
+        self._span.update_name(f"send {plain(topic)}")
         self._span.set_attributes(_attributes(config, topic))
         self._set("messaging.batch.message_count", count)
 
@@ -302,7 +303,7 @@ class Tracing:
         created: trace.SpanContext | None = None,
     ) -> SendSpan:
         span = self._tracer.start_span(
-            "send" if topic is None else f"send {topic}",
+            "send" if topic is None else f"send {plain(topic)}",
             kind=SpanKind.PRODUCER if created is None else SpanKind.CLIENT,
             attributes=attributes,
             links=() if created is None else (Link(created),),
@@ -340,7 +341,7 @@ def _is_off(config: ProducerConfig) -> bool:
 def _attributes(config: ProducerConfig, topic: Any) -> dict[str, Any]:
     attributes: dict[str, Any] = {**SENDING, "messaging.client.id": config.client_id}
     if topic is not None:
-        attributes["messaging.destination.name"] = str(topic)
+        attributes["messaging.destination.name"] = str(plain(topic))
     return attributes
 
 

@@ -115,9 +115,11 @@ class Cluster:
     def partition_infos(self, topic: str) -> list[PartitionInfo]:
         """Return the topic's partitions in the public form; empty for an unknown topic."""
         known = self.topics.get(topic)
+        if known is None:
+            return []
         return [
             PartitionInfo(
-                topic=topic,
+                topic=known.name,
                 partition=p.partition,
                 leader=p.leader if p.leader in self.nodes else None,
                 leader_epoch=p.leader_epoch if p.leader_epoch >= 0 else None,
@@ -125,7 +127,7 @@ class Cluster:
                 in_sync_replicas=p.isr,
                 offline_replicas=p.offline,
             )
-            for p in (known.partitions if known else ())
+            for p in known.partitions
         ]
 
     def update(

@@ -192,6 +192,7 @@ class Metadata:
             live.used_at = now
             return
         check_topic_name(name)
+        name = str.__str__(name)  # of an enumeration, whose members are formatted otherwise, too
         self._topics[name] = LiveTopic(
             name, used_at=now, last_seen=self.topic(name), principal=self._principal
         )
@@ -209,7 +210,7 @@ class Metadata:
         if live.failure is not None:
             live.error = None
         if name not in self._pending:
-            self._pending[name] = None
+            self._pending[live.name] = None
             self._notify()
 
     def request_update(self) -> None:

@@ -166,7 +166,7 @@ def partition_index(partition: object, topic: str) -> int:
         number = -1
     if not 0 <= number <= LAST_PARTITION:
         raise InvalidPartitionError(
-            f"a partition is a number from 0 to 2**31-1, got {repr_of(partition)}", topic=str(topic)
+            f"a partition is a number from 0 to 2**31-1, got {repr_of(partition)}", topic=topic
         )
     return number
 

@@ -6,6 +6,7 @@ import asyncio
 import gc
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from enum import Enum
 from typing import Any
 
 import pandas
@@ -213,6 +214,18 @@ async def test_a_producer_that_runs_already_is_traced_and_untraced(
         await producer.send_and_wait("t", b"3")
     (span,) = await traces.wait_for(1)
     assert marks(await records_of(cluster)) == [[], [mark(span)], []]
+
+
+async def test_spans_have_the_text_of_a_topic_that_is_a_member_of_an_enumeration(
+    traces: Traces, cluster: EmbeddedCluster
+) -> None:
+    class Topic(str, Enum):  # noqa: UP042 - its members are formatted otherwise
+        ORDERS = "t"
+
+    async with Producer(bootstrap_servers=cluster.bootstrap_servers) as producer:
+        await producer.send_and_wait(Topic.ORDERS, b"1")
+    (span,) = await traces.wait_for(1)
+    assert (span.name, (span.attributes or {})["messaging.destination.name"]) == ("send t", "t")
 
 
 def items() -> list[Any]:

@@ -7,6 +7,7 @@ import contextlib
 import re
 from collections import Counter
 from collections.abc import Mapping
+from enum import Enum
 from typing import Any
 
 import pytest
@@ -16,11 +17,13 @@ from aioproducer import Producer, RecordMetadata
 from aioproducer.errors import (
     DeliveryTimeoutError,
     IllegalStateError,
+    InvalidPartitionError,
     InvalidTopicError,
     KafkaError,
     MetadataTimeoutError,
     ProducerClosedError,
     RecordTooLargeError,
+    SerializationError,
     TopicAuthorizationFailedError,
     WouldBlockError,
 )
@@ -34,6 +37,12 @@ from aioproducer.types import HeaderPairs
 from aioproducer.wire.api_keys import ApiKey
 
 ROOMY: Mapping[str, Any] = {"buffer_memory": 1 << 20}
+
+
+class Topic(str, Enum):  # noqa: UP042 - its members are formatted otherwise
+    """Names whose `str()` is another text."""
+
+    ORDERS = "t"
 
 
 # -- callbacks and interceptors ------------------------------------------------------------------
@@ -535,3 +544,24 @@ def test_a_send_that_lets_other_tasks_run_is_not_accepted_after_a_close_among_th
         assert len(stage.values("t")) == len(accepted)
 
     play(act, batch_size=16_384, linger_ms=60_000, **ROOMY)
+
+
+# -- topics that are members of enumerations -----------------------------------------------------
+
+
+def test_results_and_errors_have_the_text_of_a_topic_that_is_a_member_of_an_enumeration() -> None:
+    async def act(stage: Stage) -> None:
+        async with stage.producer as producer:
+            metadata = await producer.send_and_wait(Topic.ORDERS, b"x")
+            (partition, *_) = await producer.partitions_for(Topic.ORDERS)
+            assert (f"{metadata.topic}", f"{partition.topic}") == ("t", "t")
+            with pytest.raises(RecordTooLargeError, match=r"\[topic t\]"):
+                await producer.send(Topic.ORDERS, b"x" * 2_000_000)
+            with pytest.raises(InvalidPartitionError, match=r"\[topic t\]"):
+                producer.send_nowait(Topic.ORDERS, b"x", partition=-1)
+            with pytest.raises(SerializationError, match=r"\[topic t"):
+                await producer.send(Topic.ORDERS, 5)
+            topics = {dict(name.tags).get("topic") for name in producer.all_metrics()} - {None}
+            assert [f"{topic}" for topic in topics] == ["t"]
+
+    play(act)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from enum import Enum
 from typing import Any
 
 import pytest
@@ -76,6 +77,21 @@ def test_serializers_see_topic_part_and_headers_and_may_add_some() -> None:
 
     play(act, key_serializer=tracing, value_serializer=tracing)
     assert tracing.reported == [("t", "key", ["given"]), ("t", "value", ["given", "key"])]
+
+
+def test_serializers_get_the_text_of_a_topic_that_is_a_member_of_an_enumeration() -> None:
+    tracing = Tracing()
+
+    class Topic(str, Enum):  # noqa: UP042 - its members are formatted otherwise
+        ORDERS = "t"
+
+    async def act(stage: Stage) -> None:
+        async with stage.producer as producer:
+            await producer.send_and_wait(Topic.ORDERS, 5)
+            await producer.send_many(Topic.ORDERS, [6])
+
+    play(act, value_serializer=tracing)
+    assert [f"{topic}-{part}" for topic, part, _ in tracing.reported] == ["t-value", "t-value"]
 
 
 def test_bytes_serializer_leaves_the_fast_path_enabled() -> None:
