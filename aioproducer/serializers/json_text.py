@@ -1,10 +1,10 @@
 """JSON, by the quickest library at hand.
 
 Invariant: msgspec, orjson and the standard library write equivalent JSON of None, bool, int, float,
-str, mappings, list, tuple, set, dataclasses, enumerations, UUIDs, dates and times (RFC 3339, UTC as
-`Z`), `Decimal` (as text), bytes (base64), pandas' `NaT` (as `null`) and Pydantic's models. They
-differ in what else they take: NaN and infinity are `null` with msgspec and orjson, and refused by
-the standard library.
+str, mappings of text or numbers, list, tuple, set, dataclasses, enumerations, UUIDs, dates and
+times (RFC 3339, UTC as `Z`), `Decimal` (as text), bytes (base64), pandas' `NaT` (as `null`) and
+Pydantic's models. They differ in what else they take: NaN and infinity are `null` with msgspec and
+orjson, and refused by the standard library; a key True is `"1"` with msgspec, `"true"` with others.
 """
 
 from __future__ import annotations
