@@ -91,6 +91,7 @@ class WaitingRecords:
     ) -> tuple[MockRecord, Delivery]:
         """Check and return one more record, of a call that `waits` for metadata or not."""
         check_topic_name(topic)
+        topic = str.__str__(topic)  # as `Metadata.add_topic`
         size = self._size(topic, key, value, headers)
         where = TopicPartition(topic, self._partition(topic, key, value, partition, waits))
         if timestamp_ms is None:

@@ -84,7 +84,7 @@ class EarlyRecords:
         if self._metadata.fatal_error is not None:
             raise self._metadata.fatal_error.with_context(topic=topic)
         self._metadata.add_topic(topic, self._loop.time())
-        nothing = TopicMetadata(topic, ZERO_ID, ())
+        nothing = TopicMetadata(str.__str__(topic), ZERO_ID, ())
         record = self._check.record(nothing, key, value, headers, partition or 0, timestamp_ms)
         record.partition = partition
         return record

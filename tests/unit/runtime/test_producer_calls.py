@@ -565,3 +565,19 @@ def test_results_and_errors_have_the_text_of_a_topic_that_is_a_member_of_an_enum
             assert [f"{topic}" for topic in topics] == ["t"]
 
     play(act)
+
+
+def test_a_record_of_such_a_topic_has_its_text_before_the_cluster_has_answered() -> None:
+    async def act(stage: Stage) -> None:
+        await stage.producer.start(wait=False)
+        delivery = await stage.producer.send(Topic.ORDERS, b"x")
+        assert str(delivery).startswith("<Delivery t ")
+        await stage.producer.close()
+
+    play(act)
+
+
+async def test_a_mock_has_the_text_of_such_a_topic() -> None:
+    async with MockProducer() as producer:
+        metadata = await producer.send_and_wait(Topic.ORDERS, b"x")
+    assert f"{metadata.topic}" == "t"
