@@ -10,7 +10,6 @@ from email.utils import parsedate_to_datetime
 from functools import cache
 from typing import TYPE_CHECKING, Any, Final
 
-from aioproducer._util.printable import printable
 from aioproducer._util.secrets import without_login
 
 if TYPE_CHECKING:
@@ -22,7 +21,7 @@ if TYPE_CHECKING:
 _ZONE: Final = re.compile(r"(https?://)\[([0-9a-f:.]+)%(?:25)?([^\]]+)\](:\d+)?", re.IGNORECASE)
 """An IPv6 address with a zone, which URLs have after `%25` (RFC 6874)."""
 _PARTS_PER_TURN: Final = 16
-_LONGEST_REASON: Final = 100
+_LONGEST_HEADER: Final = 100
 
 
 class UnboundedAnswerError(Exception):
@@ -104,10 +103,10 @@ def has_usable_host(url: str) -> bool:
 
 def retry_after(headers: Mapping[str, str]) -> float:
     """Return the seconds to wait before the next try, by the header `Retry-After`; 0 without."""
-    given = headers.get("Retry-After", "")[:_LONGEST_REASON]
+    given = headers.get("Retry-After", "")[:_LONGEST_HEADER]
     if given.isascii() and given.isdigit():
         return float(given)
-    until, now = _time_of(given), _time_of(headers.get("Date", "")[:_LONGEST_REASON])
+    until, now = _time_of(given), _time_of(headers.get("Date", "")[:_LONGEST_HEADER])
     if until is None:
         return 0.0
     return max(0.0, until - (time.time() if now is None else now))  # by the server's clock
@@ -147,14 +146,11 @@ def _no_cookies() -> CookieJar:
         """
 
         def extract_cookies(self, response: Any, request: Any) -> None:
-            """Take none, and make the reason of the response's status fit for a log.
+            """Take none, and drop the peer's reason of the status.
 
-            httpx calls this just before it logs the reason, which a terminal would obey.
+            httpx calls this just before it logs the reason: it may quote a secret that was sent, or
+            have text that a terminal obeys. Without one, httpx has the standard's.
             """
-            extensions = response.response.extensions
-            reason = extensions.get("reason_phrase", b"").decode("ascii", "replace")
-            extensions["reason_phrase"] = printable(reason, _LONGEST_REASON).encode(
-                "ascii", "replace"
-            )
+            response.response.extensions.pop("reason_phrase", None)
 
     return NoCookies()

@@ -70,8 +70,8 @@ async def test_no_cookie_is_kept_or_sent_or_read(monkeypatch: pytest.MonkeyPatch
     assert not any("Cookie" in request.headers for request in asked)
 
 
-@pytest.mark.parametrize("reason", [b"\x1b[2J\x1b]0;owned\x07", b"\xc2\x9b2J", b"r" * 60_000, None])
-async def test_the_reason_of_a_status_is_logged_printable_and_bounded(
+@pytest.mark.parametrize("reason", [b"\x1b[2J\x1b]0;owned\x07", b"a secret", b"r" * 60_000, None])
+async def test_the_reason_of_a_status_is_logged_as_the_standard_has_it(
     reason: bytes | None, caplog: pytest.LogCaptureFixture
 ) -> None:
     extensions = {} if reason is None else {"reason_phrase": reason}
@@ -80,8 +80,7 @@ async def test_the_reason_of_a_status_is_logged_printable_and_bounded(
         async with httpx.AsyncClient(transport=transport) as client:
             assert await get(client) == (500, b"")
     (line,) = [each.getMessage() for each in caplog.records if each.name == "httpx"]
-    assert line.isprintable()
-    assert len(line) < 300
+    assert line.endswith('500 Internal Server Error"')
 
 
 @pytest.mark.parametrize(
