@@ -22,12 +22,24 @@ async def in_thread(call: Callable[P, T], /, *args: P.args, **named: P.kwargs) -
 
     Threads accept no more work then, while blocking producers still deliver their records.
     """
-    work = partial(copy_context().run, call, *args, **named)
+    work = partial(copy_context().run, for_future(call), *args, **named)
     try:
         result = asyncio.get_running_loop().run_in_executor(None, work)
     except RuntimeError:
         return work()
     return await result
+
+
+def for_future(call: Callable[P, T]) -> Callable[P, T]:
+    """Return a call that raises no StopIteration, which ends no future before CPython 3.12."""
+
+    def made(*args: P.args, **named: P.kwargs) -> T:
+        try:
+            return call(*args, **named)
+        except StopIteration as error:
+            raise RuntimeError("the call raised StopIteration") from error
+
+    return made
 
 
 class OwnThreads:
@@ -53,7 +65,7 @@ class OwnThreads:
 
         def work() -> None:
             try:
-                finish = partial(future.set_result, call(*args, **named))
+                finish = partial(future.set_result, for_future(call)(*args, **named))
             except BaseException as error:
                 finish = partial(future.set_exception, error)
             with suppress(RuntimeError):  # the loop is closed

@@ -37,6 +37,7 @@ class ThreadedSerializer:
     async def _run(self, call: Callable[..., Any], *arguments: object) -> Any:
         if self._executor is None:
             return await threads.in_thread(call, *arguments)
+        call = threads.for_future(call)
         return await asyncio.get_running_loop().run_in_executor(self._executor, call, *arguments)
 
 

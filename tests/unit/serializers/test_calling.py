@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from enum import Enum
 from typing import Any
 
@@ -472,3 +473,11 @@ def test_a_send_that_is_cancelled_while_its_serializer_waits_is_cancelled() -> N
         await stage.producer.close()
 
     play(act, value_serializer=waiting_for_a_cancelled_task)
+
+
+@pytest.mark.parametrize("executor", [None, ThreadPoolExecutor(1)], ids=["default", "own"])
+async def test_a_serializer_in_a_thread_may_raise_stop_iteration(executor: Any) -> None:
+    serializer = in_thread(lambda _: next(iter(())), executor)
+    made: Any = serializer.serialize("x", SerializationContext("t", "value"))
+    with pytest.raises(RuntimeError, match="StopIteration"):
+        await asyncio.wait_for(made, 5)

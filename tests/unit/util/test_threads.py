@@ -6,6 +6,7 @@ import asyncio
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import ContextVar
+from typing import Any
 
 import pytest
 
@@ -62,6 +63,12 @@ async def test_no_more_own_threads_run_than_are_allowed_also_when_callers_have_g
     hangs.set()
     assert await late != threading.get_ident()
     await asyncio.gather(*running, return_exceptions=True)
+
+
+@pytest.mark.parametrize("run", [in_thread, OwnThreads(1).run], ids=["pool", "own"])
+async def test_stop_iteration_of_a_call_in_a_thread_ends_its_future(run: Any) -> None:
+    with pytest.raises(RuntimeError, match="StopIteration"):
+        await asyncio.wait_for(run(next, iter(())), 5)
 
 
 async def test_the_error_of_a_call_in_an_own_thread_is_raised() -> None:
