@@ -31,13 +31,17 @@ async def in_thread(call: Callable[P, T], /, *args: P.args, **named: P.kwargs) -
 
 
 def for_future(call: Callable[P, T]) -> Callable[P, T]:
-    """Return a call that raises no StopIteration, which ends no future before CPython 3.12."""
+    """Return a call whose exception a future may have.
+
+    StopIteration ends no future before CPython 3.12; CancelledError, as of `result()` of a
+    cancelled future, would cancel the waiting task.
+    """
 
     def made(*args: P.args, **named: P.kwargs) -> T:
         try:
             return call(*args, **named)
-        except StopIteration as error:
-            raise RuntimeError("the call raised StopIteration") from error
+        except (StopIteration, asyncio.CancelledError) as error:
+            raise RuntimeError(f"the call raised {type(error).__name__}") from error
 
     return made
 

@@ -18,6 +18,7 @@ from typing import Any, Final, NoReturn, Self
 from aioproducer._checks.event_loop import running_loop
 from aioproducer._util import log
 from aioproducer._util.secrets import hides_arguments
+from aioproducer._util.threads import for_future
 from aioproducer.compat._forwarding import forwarded
 from aioproducer.compat.confluent import _errors as errors
 from aioproducer.compat.confluent._cluster import (
@@ -138,7 +139,7 @@ class AIOProducer:
         def on_outcome(error: Any, message: Any) -> None:
             try:
                 if handler is not None and not (only_errors and error is None):
-                    callbacks.finish(handler(error, message), "on_delivery")
+                    callbacks.finish(for_future(handler)(error, message), "on_delivery")
             except Exception as raised:
                 if not future.done():
                     future.set_exception(raised)
@@ -362,7 +363,7 @@ class _Callbacks:
 
         def call(argument: Any) -> None:
             try:
-                self.finish(callback(argument), name)
+                self.finish(for_future(callback)(argument), name)
             except Exception:
                 _log.exception("%s raised", name)
 

@@ -13,6 +13,7 @@ from typing import Any, Protocol, Self, cast
 
 from aioproducer._util import log
 from aioproducer._util.clock import Deadline
+from aioproducer._util.tasks import HOOK_ERRORS
 from aioproducer._util.threads import OneTimeEvent, Reentrant, released
 from aioproducer.compat._forwarding import forwarded
 from aioproducer.compat.kafka import _errors as errors
@@ -203,7 +204,7 @@ class FutureRecordMetadata:
     def _take(self, step: Step, *, may_raise: bool) -> None:
         try:
             step(self._known())
-        except Exception:
+        except HOOK_ERRORS:
             _log.exception("a callback of a record's future raised")
             if may_raise:
                 raise

@@ -190,6 +190,20 @@ async def test_exception_of_a_callback_is_that_of_the_future(producer: AIOProduc
     assert (await other).value() == b"w"
 
 
+@pytest.mark.parametrize("error", [StopIteration, asyncio.CancelledError])
+async def test_exception_of_a_callback_that_no_future_may_have_is_a_runtime_error(
+    producer: AIOProducer, error: type[BaseException]
+) -> None:
+    def failing(*_: Any) -> None:
+        raise error
+
+    future = await producer.produce("t", "v", on_delivery=failing)
+    other = await producer.produce("t", "w")
+    with pytest.raises(RuntimeError, match=error.__name__):
+        await asyncio.wait_for(future, WAIT_S)
+    assert (await asyncio.wait_for(other, WAIT_S)).value() == b"w"
+
+
 async def test_cancelled_future_does_not_disturb_others(producer: AIOProducer) -> None:
     future = await producer.produce("t", "v")
     other = await producer.produce("t", "w")

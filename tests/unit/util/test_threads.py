@@ -66,9 +66,15 @@ async def test_no_more_own_threads_run_than_are_allowed_also_when_callers_have_g
 
 
 @pytest.mark.parametrize("run", [in_thread, OwnThreads(1).run], ids=["pool", "own"])
-async def test_stop_iteration_of_a_call_in_a_thread_ends_its_future(run: Any) -> None:
-    with pytest.raises(RuntimeError, match="StopIteration"):
-        await asyncio.wait_for(run(next, iter(())), 5)
+@pytest.mark.parametrize("error", [StopIteration, asyncio.CancelledError])
+async def test_what_no_future_may_have_is_a_runtime_error_of_a_call_in_a_thread(
+    run: Any, error: type[BaseException]
+) -> None:
+    def fail() -> None:
+        raise error
+
+    with pytest.raises(RuntimeError, match=error.__name__):
+        await asyncio.wait_for(run(fail), 5)
 
 
 async def test_the_error_of_a_call_in_an_own_thread_is_raised() -> None:
