@@ -66,10 +66,8 @@ class Connection(Producer):
 
     def topic(self, name: str) -> TopicMetadata:
         """Return what is known of a topic, waiting for the metadata of a new one."""
-        known = self.cluster.topics.get(name)
-        if known is None:
-            self.partitions_for(name)
-            known = self.cluster.topics[name]
+        while (known := self.cluster.topics.get(name)) is None:
+            self.partitions_for(name)  # it may be gone again when this thread goes on
         return known
 
     @property

@@ -10,12 +10,14 @@ import time
 import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from support.security.certificates import Authority
 
 from aioproducer.compat.kafka import KafkaProducer, errors
+from aioproducer.compat.kafka._connection import Connection
 from aioproducer.testing import ThreadedCluster
 from aioproducer.testing.security import ListenerSecurity
 
@@ -258,3 +260,13 @@ def test_record_larger_than_the_request_is_refused_by_send() -> None:
             with pytest.raises(kafka.errors.MessageSizeTooLargeError):
                 producer.send("t", b"x" * 2_000)
             producer.close()
+
+
+def test_topic_that_is_dropped_before_its_thread_goes_on_is_waited_for_again() -> None:
+    found, waits = iter([None, None, "described"]), list[str]()
+    connection: Any = SimpleNamespace(
+        cluster=SimpleNamespace(topics=SimpleNamespace(get=lambda _: next(found))),
+        partitions_for=waits.append,
+    )
+    assert Connection.topic(connection, "t") == "described"
+    assert waits == ["t", "t"]
