@@ -128,7 +128,11 @@ class Producer(BulkSendMixin, TransactionsMixin, MetricsMixin):
         partition: int | None = None,
         timestamp_ms: int | None = None,
     ) -> Delivery:
-        """Append a record as `send` does, or raise `WouldBlockError` where `send` would wait."""
+        """Append a record as `send` does, or raise `WouldBlockError` where `send` would wait.
+
+        Callbacks of the event loop may call it, such as those of `loop.add_signal_handler`. A
+        handler of `signal.signal` must not: it may interrupt another call in the middle.
+        """
         if self._fast_path is not None:
             delivery: Delivery | None = self._fast_path.append_nowait(
                 topic, value, key, headers, partition, timestamp_ms
