@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 _PORT, _OTHER_PORT = 9092, 9093
 _SHORT_TRIGGER_MS, _SHORT_AGE_MS = 1000, 2000
 _LONG_BLOCK_S = 20.0
-_SLACK_S = 1.0
+_SLACK_S, _MORE_SLACK_S = 1.0, 2.0
 _TRIES, _MOST_TOPICS = 12, 4
 _NEW_TOPIC = "zz-reconnected-{}"
 Versions = Mapping[ApiKey, tuple[int, int] | None]
@@ -74,6 +74,10 @@ class Reconnections:
             world.network.name(node_id, host, port)
             world.cluster.set_broker_address(node_id, host, port)
         await asyncio.sleep(config.metadata_max_age_ms / 1000 + _SLACK_S)
+        nodes = self._engine.metadata.cluster.nodes
+        if any(node.host != names.get(node_id) for node_id, node in nodes.items()):
+            # Every connection was idle, and is dialed again, maybe first at a port that has moved.
+            await asyncio.sleep(_MORE_SLACK_S)
         self._end_connections()
         await asyncio.sleep(_SLACK_S)
         error = await self._error_of_a_record()
