@@ -32,7 +32,7 @@ class Leaders:
             described, live = engine.metadata.topic(name), in_use.get(name)
             if described is None or described.topic_id != topic.topic_id:
                 continue
-            if live is None or live.hinted_by_name:
+            if live is None or live.before_hint:
                 continue
             for known in described.partitions:
                 key = topic.topic_id, known.partition, known.leader_epoch

@@ -224,7 +224,7 @@ class LivenessWatch:
         """
         metadata = producer.engine.metadata
         in_use, topics = metadata._topics, metadata.cluster.topics.values()
-        hinted = {name for name, live in in_use.items() if live.hinted_by_name}
+        hinted = {name for name, live in in_use.items() if live.before_hint}
         now = {
             _Leadership(topic.name, topic.topic_id, each.partition): (
                 each.leader_epoch,

@@ -35,7 +35,7 @@ def test_a_leader_with_the_epoch_of_another_one_is_found_out(
     topic = SimpleNamespace(topic_id=_ID, partitions=[led])
     cluster: Any = SimpleNamespace(topics={"t": topic})
     described: dict[str, TopicMetadata] = {}
-    in_use = {"t": SimpleNamespace(hinted_by_name=by_name)}
+    in_use = {"t": SimpleNamespace(before_hint=by_name)}
     metadata = SimpleNamespace(
         topic=described.get, _topics=in_use, cluster=SimpleNamespace(nodes={2, 3})
     )

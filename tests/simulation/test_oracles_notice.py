@@ -750,7 +750,7 @@ def test_a_part_that_is_not_as_old_as_its_records_is_found_out(
 
 def _producer_that_uses_a_topic() -> Any:
     producer = Mock()
-    producer.engine.metadata._topics = {"t": Mock(hinted_by_name=False)}
+    producer.engine.metadata._topics = {"t": Mock(before_hint=None)}
     return producer
 
 
@@ -816,7 +816,7 @@ def test_a_topic_that_expires_may_begin_with_an_older_leader_epoch() -> None:
     for epoch in (5, 4):
         partition = PartitionMetadata(0, 1, epoch)
         topics["t"] = TopicMetadata("t", UUID(int=1), (partition,))
-        producer.engine.metadata._topics = {"t": Mock(hinted_by_name=False)}
+        producer.engine.metadata._topics = {"t": Mock(before_hint=None)}
         assert not list(watch._older_leaders(producer))
 
 

@@ -42,9 +42,10 @@ class LiveTopic:
     """A topic in use.
 
     `asked`: a request has included it. `unsettled`: another request is needed soon.
-    `older_answers`: number of responses in a row with lower leader epochs than known.
-    `hinted_by_name`: a leader epoch may be that of a deleted topic of the same name. `last_seen` is
-    from the last response without an error.
+    `older_answers`: number of responses with lower leader epochs than known that may be true.
+    `before_hint`: the topic before a leader hint by name, whose leader epoch may be that of a
+    deleted topic of this name; None once a response confirmed it. `last_seen` is from the last
+    response without an error.
     """
 
     name: str
@@ -55,7 +56,7 @@ class LiveTopic:
     partition_errors: Mapping[int, int] = field(default_factory=dict)
     last_seen: TopicMetadata | None = None
     older_answers: int = 0
-    hinted_by_name: bool = False
+    before_hint: TopicMetadata | None = None
     principal: Callable[[], str] = this_principal
 
     @property
@@ -80,7 +81,7 @@ class LiveTopic:
             return None
         previous = self.last_seen
         if previous is not None and self._is_superseded(described, previous):
-            self.older_answers, self.hinted_by_name = 0, False
+            self.older_answers, self.before_hint = 0, None
             previous = None
         try:
             partitions = merge_partitions(
@@ -107,22 +108,20 @@ class LiveTopic:
         """Return whether a response is believed although its leader epochs are lower than known.
 
         It is if the topic was created anew, which only the epochs show without topic ids (Kafka
-        before 2.8). Or the known one is that of a deleted topic, from a late response by name. One
-        response may come from a lagging broker, so several in a row are needed; a newer one
-        corrects what they have changed.
+        before 2.8). Or the known one is that of a deleted topic, from a late response by name: then
+        epochs before that hint count. One response may come from a lagging broker, so several in a
+        row are needed; a newer one corrects what they have changed.
         """
         if described.topic_id not in {ZERO_ID, previous.topic_id}:
             return True
-        known = previous.partitions
-        is_older = any(
-            0 <= each.partition_index < len(known)
-            and 0 <= each.leader_epoch < known[each.partition_index].leader_epoch
-            for each in described.partitions
-        )
-        self.older_answers = self.older_answers + 1 if is_older else 0
-        self.hinted_by_name &= is_older
-        is_in_doubt = self.hinted_by_name or described.topic_id == previous.topic_id == ZERO_ID
-        return is_in_doubt and self.older_answers >= _OLDER_ANSWERS_TO_BE_SURE
+        if not _has_older_epochs(described, previous):
+            self.older_answers, self.before_hint = 0, None
+            return False
+        before = self.before_hint
+        hint_is_doubtful = before is not None and not _has_older_epochs(described, before)
+        if hint_is_doubtful or described.topic_id == previous.topic_id == ZERO_ID:
+            self.older_answers += 1
+        return self.older_answers >= _OLDER_ANSWERS_TO_BE_SURE
 
     def explain_absence(self, *, allow_auto_create: bool) -> Reason:
         """Return why the cluster does not have the topic."""
@@ -172,3 +171,12 @@ class LiveTopic:
         if isinstance(error, UnknownTopicOrPartitionError) and without_id:
             # Without topic ids this is the only sign of a topic that may be recreated.
             self.last_seen = None
+
+
+def _has_older_epochs(described: MetadataResponseTopic, known: TopicMetadata) -> bool:
+    """Return whether a partition of a response has a lower leader epoch than known."""
+    return any(
+        0 <= each.partition_index < len(known.partitions)
+        and 0 <= each.leader_epoch < known.partitions[each.partition_index].leader_epoch
+        for each in described.partitions
+    )

@@ -337,9 +337,11 @@ class Metadata:
             for name, partitions in moved.items()
         }
         for name, topic in topics.items():
-            if name in self._topics:
-                self._topics[name].last_seen = topic
-                self._topics[name].hinted_by_name |= by_name
+            live = self._topics.get(name)
+            if live is not None:
+                if by_name:
+                    live.before_hint = live.before_hint or live.last_seen
+                live.last_seen, live.older_answers = topic, 0  # those came before the hint
         self._update(topics, all_nodes, self.cluster.cluster_id, self.cluster.controller_id)
         self._notify()
         return True

@@ -656,6 +656,33 @@ def test_a_leader_that_a_deleted_topic_may_have_had_is_given_up(by_name):
     assert seen == ["t"]
 
 
+def test_answers_before_a_leader_hint_do_not_count_against_it():
+    metadata = ready()
+    for now in range(1, 6):
+        metadata.request_update()
+        answer(metadata, now, topic("t", (3, 4), (2, 5)))
+    assert metadata.on_leader_hints({TopicPartition("t", 0): (2, 9)}, (), by_name=True)
+    metadata.request_update()
+    answer(metadata, 6, topic("t", (1, 5), (2, 5)))
+    assert metadata.cluster.leader("t", 0) == 2
+
+
+def test_leader_hint_is_not_given_up_for_epochs_before_the_last_confirmed_one():
+    metadata = ready()
+    for epoch in (8, 9):
+        hint = {TopicPartition("t", 0): (2, epoch)}
+        assert metadata.on_leader_hints(hint, (), by_name=True)
+    for now in range(1, 10):
+        metadata.request_update()
+        answer(metadata, now, topic("t", (3, 4), (2, 5)))
+        assert metadata.cluster.leader("t", 0) == 2
+    for now in range(10, 15):
+        assert metadata.cluster.leader("t", 0) == 2
+        metadata.request_update()
+        answer(metadata, now, topic("t", (1, 5), (2, 5)))
+    assert metadata.cluster.leader("t", 0) == 1
+
+
 def test_a_leader_that_metadata_have_confirmed_is_not_given_up():
     metadata = ready()
     assert metadata.on_leader_hints({TopicPartition("t", 0): (2, 9)}, (), by_name=True)
