@@ -118,8 +118,8 @@ class LiveTopic:
             self.older_answers, self.before_hint = 0, None
             return False
         before = self.before_hint
-        hint_is_doubtful = before is not None and not _has_older_epochs(described, before)
-        if hint_is_doubtful or described.topic_id == previous.topic_id == ZERO_ID:
+        may_be_wrong = before is not None and not _has_older_epochs(described, before)
+        if may_be_wrong or described.topic_id == previous.topic_id == ZERO_ID:
             self.older_answers += 1
         return self.older_answers >= _OLDER_ANSWERS_TO_BE_SURE
 
