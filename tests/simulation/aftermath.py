@@ -26,13 +26,19 @@ from aioproducer.testing.faults import FaultScript
 from aioproducer.testing.world.producer import SimProducer
 from aioproducer.testing.world.weather import Condition, Direction, Effect
 from aioproducer.testing.world.world import SimWorld
-from aioproducer.types import NO_LEADER
+from aioproducer.types import NO_EPOCH, NO_LEADER
+from aioproducer.wire.api_keys import ApiKey
 from simulation.kept import kept_ends, kept_topics
 from simulation.ledger import CallState, Entry, Ledger
 from simulation.reconnections import Reconnections
+from simulation.releases import all_serve
 
 _TASK = -2
 _KEYS, _TWO_REQUESTS = 4, 2
+_FIRST_THAT_IS_MUTED = 6
+"""Of Produce (KIP-219)."""
+_FIRST_WITH_RELIABLE_EPOCHS = 9
+"""Of Metadata (KAFKA-9212)."""
 _TURNS = 3
 _RECORDS, _SMALL_BATCH, _LATE_MS = 12, 2000, 300
 _WEIGHTS_AGE_S = 0.003
@@ -140,11 +146,14 @@ class Aftermath:
             if self._config.max_block_ms >= _LEAST_BLOCK_MS:
                 self._ledger.unrecovered.append("metadata were asked for, and did not come")
             return
+        has_epochs = all_serve(cluster, ApiKey.METADATA, _FIRST_WITH_RELIABLE_EPOCHS)
         for name in sorted(metadata.topics_in_use & cluster.topics.keys()):
             topic = metadata.topic(name)
             described = () if topic is None else topic.partitions
             found = [(p.leader, p.leader_epoch, p.isr) for p in described]
             there = [(p.leader, p.leader_epoch, p.isr) for p in cluster.topics[name].partitions]
+            if not has_epochs and all(epoch == NO_EPOCH for _, epoch, _ in found):
+                there = [(leader, NO_EPOCH, isr) for leader, _, isr in there]
             if found != there:
                 text = f"{name} has leaders, epochs and replicas {there}, metadata say {found}"
                 self._ledger.unrecovered.append(text)
@@ -500,7 +509,7 @@ class Aftermath:
     async def _check_throttling(self) -> None:
         """A request that a throttling broker answers late does not end its connection.
 
-        Not with sessions: one that ends meanwhile ends the connection.
+        Not with sessions: one that ends meanwhile ends the connection. Nor before KIP-219.
         """
         config, cluster = self._config, self._world.cluster
         name = min(cluster.topics)
@@ -511,6 +520,7 @@ class Aftermath:
             or config.linger_ms
             or config.max_in_flight_requests_per_connection < _TWO_REQUESTS
             or min(config.delivery_timeout_ms, config.connections_max_idle_ms) < 2 * throttle_ms
+            or not all_serve(cluster, ApiKey.PRODUCE, _FIRST_THAT_IS_MUTED)
         ):
             return
         await self._outcome_of(await self._sent(name, None, 0))

@@ -23,6 +23,7 @@ from aioproducer.testing.world.pipe import Pipe
 from aioproducer.testing.world.server import Session
 from aioproducer.testing.world.weather import Direction
 from aioproducer.testing.world.world import SimWorld
+from aioproducer.wire.api_keys import ApiKey
 from simulation.batches import (
     Acknowledgements,
     Choices,
@@ -46,6 +47,7 @@ from simulation.queues import (
     keeps_ended_waits,
     serialized_records_wait,
 )
+from simulation.releases import serves
 from simulation.transactions.waiting import broken_in_transactions
 from simulation.waiting import (
     LONGEST_THROTTLE_S,
@@ -77,6 +79,8 @@ if TYPE_CHECKING:
     from simulation.scenario import Scenario
 
 _MOST_REPORTED = 3
+_FIRST_WITH_TOPIC_IDS = 10
+"""Of Metadata."""
 _LONG_JUMP_S = 0.25
 _CHECKED_EACH = 10
 _JITTER = 1.2
@@ -254,11 +258,13 @@ class LivenessWatch:
         """Partitions of a transaction that may get several batches, and have none of the producer.
 
         A log without its state would accept the second one after the first was refused. Not where
-        a leader has lost that state: no client can notice that before.
+        a leader has lost that state, or where metadata may have had no id of the deleted topic: no
+        client can notice that before.
         """
-        engine = producer.engine
+        engine, versions = producer.engine, self._cluster.settings.api_versions
         sequencer, metadata = engine.accumulator.sequencer, engine.metadata
-        if not isinstance(sequencer, TransactionalSequencer):
+        has_ids = serves(versions, ApiKey.METADATA, _FIRST_WITH_TOPIC_IDS)
+        if not (isinstance(sequencer, TransactionalSequencer) and has_ids):
             return
         for where, partition in sequencer._partitions.items():
             identity = partition.identity

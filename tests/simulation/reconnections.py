@@ -6,12 +6,13 @@ Owns: what a producer does that finds brokers changed. Not here: what happened d
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from aioproducer.errors import KafkaError, UnsupportedVersionError
-from aioproducer.testing.broker import TopicSpec
+from aioproducer.testing.broker import ClusterSettings, TopicSpec
+from aioproducer.testing.broker.settings import ApiVersions
 from aioproducer.wire.api_keys import ApiKey
 
 if TYPE_CHECKING:
@@ -25,9 +26,8 @@ _LONG_BLOCK_S = 20.0
 _SLACK_S, _MORE_SLACK_S = 1.0, 2.0
 _TRIES, _MOST_TOPICS = 12, 4
 _NEW_TOPIC = "zz-reconnected-{}"
-Versions = Mapping[ApiKey, tuple[int, int] | None]
-_UNKNOWN_VERSIONS: Versions = {ApiKey.API_VERSIONS: (9, 9)}
-_OLDER_VERSIONS: Versions = {ApiKey.PRODUCE: (3, 9)}
+_UNKNOWN_VERSIONS: ApiVersions = {ApiKey.API_VERSIONS: (9, 9)}
+_OLDER_VERSIONS: ApiVersions = {ApiKey.PRODUCE: (3, 9)}
 
 
 class Reconnections:
@@ -102,10 +102,10 @@ class Reconnections:
         """Brokers that restart with other versions get requests in these."""
         cluster, config = self._world.cluster, self._config
         pauses_s = (config.reconnect_backoff_max_ms + config.retry_backoff_max_ms) / 1000
-        before = cluster.settings.api_versions
+        before = cluster.settings
         await self._check_unknown_versions(before)
-        for number, versions in enumerate(({**before, **_OLDER_VERSIONS}, before)):
-            self._restart(versions)
+        for number, versions in enumerate((_OLDER_VERSIONS, {})):
+            self._restart(before, versions)
             await asyncio.sleep(pauses_s + _SLACK_S)
             cluster.create_topic(_NEW_TOPIC.format(number), TopicSpec(1, 1))
             for name, topic in sorted(cluster.topics.items())[-_MOST_TOPICS:] * 2:
@@ -115,7 +115,7 @@ class Reconnections:
                         text = f"{name}-{partition.index} after a restart: {error}"
                         self._ledger.unrecovered.append(text)
 
-    async def _check_unknown_versions(self, known: Versions) -> None:
+    async def _check_unknown_versions(self, known: ClusterSettings) -> None:
         """A call that waits for metadata fails if no broker has versions that can be used.
 
         At once. After some time without metadata the producer goes back to its bootstrap servers.
@@ -124,7 +124,7 @@ class Reconnections:
         trigger_s = config.metadata_recovery_rebootstrap_trigger_ms / 1000
         wait_s = trigger_s + 2 * _SLACK_S if trigger_s < _LONG_BLOCK_S else 0.0
         self._world.disturb(block_s + wait_s + _SLACK_S)
-        self._restart({**known, **_UNKNOWN_VERSIONS})
+        self._restart(known, _UNKNOWN_VERSIONS)
         entry = await self._sent(_NEW_TOPIC.format("unheard"), None, 0)
         is_known = isinstance(entry.error, UnsupportedVersionError)
         if entry.error is None or (block_s >= _LONG_BLOCK_S and not is_known):
@@ -134,9 +134,14 @@ class Reconnections:
         if wait_s and self._engine.client._brokers:
             self._ledger.unrecovered.append(f"{wait_s:.0f} s without metadata, and no rebootstrap")
 
-    def _restart(self, versions: Versions) -> None:
-        cluster = self._world.cluster
-        cluster.settings = replace(cluster.settings, api_versions=versions)
+    def _restart(self, before: ClusterSettings, changed: ApiVersions) -> None:
+        """Let all brokers have the versions that they had, but for those that change."""
+        cluster, by_broker = self._world.cluster, before.api_versions_by_broker.items()
+        cluster.settings = replace(
+            cluster.settings,
+            api_versions={**before.api_versions, **changed},
+            api_versions_by_broker={each: {**versions, **changed} for each, versions in by_broker},
+        )
         self._end_connections()
 
     def _end_connections(self) -> None:

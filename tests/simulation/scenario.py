@@ -128,6 +128,7 @@ class Scenario(WorldSpec):
             transactions.
         more_calls: Whether tasks also make the calls of `simulation.calls`.
         hands_over: Whether tasks send as the threads of a blocking producer do.
+        releases: The older and the newer one of the brokers, where there are two.
     """
 
     tasks: int
@@ -146,6 +147,7 @@ class Scenario(WorldSpec):
     starts_early: bool = False
     more_calls: bool = False
     hands_over: bool = False
+    releases: tuple[str, str] | None = None
 
     @property
     def gives_producer_ids(self) -> bool:

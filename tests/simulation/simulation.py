@@ -49,6 +49,7 @@ from simulation.faults import (
     draw_changes,
     draw_odd_answers,
     draw_refused_logins,
+    draw_release_changes,
     draw_schedule,
 )
 from simulation.faults.answers import DuplicateAnswer
@@ -56,6 +57,7 @@ from simulation.hand_over import HandingProducer, HandingWorkload
 from simulation.ledger import EARLY, Alarm, CallState, Entry, Ledger
 from simulation.liveness import LivenessWatch, is_step_of_brokers, recovery_bound
 from simulation.oracles import Violation, judge, recoveries
+from simulation.releases import with_two_releases
 from simulation.scenario import (
     CHAOS_S,
     Scenario,
@@ -224,6 +226,8 @@ class Simulation:
             drawn = with_plan(drawn, plan, chance.of("transactional scenario"))
         drawn = with_sessions(drawn, chance.of("sessions"))
         drawn = replace(drawn, options={**drawn.options, **setup.options})
+        if setup.theme is None and not (setup.unclean_elections or (theme and theme.alone)):
+            drawn = with_two_releases(drawn, chance.of("releases"))
         if plan is None and not setup.unclean_elections:
             drawn = without_producer_ids(drawn, chance.of("producer ids"))
         self.scenario: Scenario = drawn
@@ -243,6 +247,9 @@ class Simulation:
                     faults += draw_refused_logins(chance.of("refused logins"), shape, *times)
         if theme is not None:
             faults += theme.schedule(themes, shape, *times)
+        if self.scenario.releases is not None:
+            changes = chance.of("release changes")
+            faults += draw_release_changes(changes, shape, *times, self.scenario.releases)
         if setup.unclean_elections:
             faults += LOST_ENDS.schedule(themes, shape, *times)
         faults = [replace(fault, at=self.scenario.clock(fault.at)) for fault in faults]

@@ -65,9 +65,11 @@ from aioproducer.runtime.send.early import EarlyRecords
 from aioproducer.runtime.send.serialization_queue import SerializationQueue
 from aioproducer.runtime.tasks.metadata_waiters import MetadataWaiters
 from aioproducer.runtime.tasks.sender import SenderTask
+from aioproducer.testing.broker import ClusterSettings
 from aioproducer.testing.broker.log import PartitionLog, StoredBatch
 from aioproducer.testing.broker.replication import ReplicatedPartition
 from aioproducer.types import PartitionMetadata, Persistence, TopicMetadata, TopicPartition
+from aioproducer.wire.api_keys import ApiKey
 from simulation import Result, Setup, SimProducer, Simulation, run_seed
 from simulation.ledger import EARLY, CallState, Entry
 from simulation.liveness import (
@@ -856,11 +858,17 @@ def test_a_request_right_after_a_failed_one_is_found_out(
 
 
 @pytest.mark.parametrize(
-    ("acknowledged_at", "epoch", "topic_id", "found"),
-    [(1.0, None, 1, 1), (-inf, None, 1, 0), (1.0, 0, 1, 0), (1.0, None, 2, 0)],
+    ("acknowledged_at", "epoch", "topic_id", "metadata_version", "found"),
+    [
+        (1.0, None, 1, 13, 1),
+        (-inf, None, 1, 13, 0),
+        (1.0, 0, 1, 13, 0),
+        (1.0, None, 2, 13, 0),
+        (1.0, None, 1, 9, 0),
+    ],
 )
 def test_an_acknowledgement_of_a_deleted_log_that_counts_for_the_new_one_is_found_out(
-    acknowledged_at: float, epoch: int | None, topic_id: int, found: int
+    acknowledged_at: float, epoch: int | None, topic_id: int, metadata_version: int, found: int
 ) -> None:
     sequencer = TransactionalSequencer(5, Mock())
     partition = sequencer._partition(TopicPartition("t", 0))
@@ -868,7 +876,8 @@ def test_an_acknowledgement_of_a_deleted_log_that_counts_for_the_new_one_is_foun
     producer: Any = Mock()
     producer.engine.accumulator.sequencer = sequencer
     producer.engine.metadata.topic.return_value = Mock(topic_id=topic_id)
-    cluster: Any = Mock(topics={"t": Mock(topic_id=1)}, producers_lost_at={})
+    settings = ClusterSettings(api_versions={ApiKey.METADATA: (0, metadata_version)})
+    cluster: Any = Mock(topics={"t": Mock(topic_id=1)}, producers_lost_at={}, settings=settings)
     cluster.topics["t"].partition.return_value.producers.epoch_of.return_value = epoch
     watch = LivenessWatch(lambda: 0.0, cluster)
     assert len(list(watch._acknowledged_by_a_deleted_log(producer))) == found

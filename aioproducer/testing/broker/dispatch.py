@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, cast
 
 from aioproducer import errors
+from aioproducer.net.versions import client_obeys_throttle
 from aioproducer.testing.broker.api import (
     admin,
     coordinators,
@@ -100,7 +101,7 @@ def api_versions(ctx: RequestContext, request: ApiVersionsRequest) -> ApiVersion
     meant = (request.cluster_id, request.node_id)  # unset before v5 (KIP-1242)
     if request.cluster_id is not None and meant != (ctx.cluster.settings.cluster_id, ctx.node_id):
         return ApiVersionsResponse(error_code=errors.RebootstrapRequiredError.code)
-    response = ApiVersionsResponse(api_keys=_advertised(ctx.cluster))
+    response = ApiVersionsResponse(api_keys=_advertised(ctx.cluster, ctx.node_id))
     level = ctx.cluster.transaction_version
     response.finalized_features_epoch = ctx.cluster.features_epoch
     if level:
@@ -164,7 +165,7 @@ def respond(
     """Carry out one request; see `ClusterState.respond`."""
     if not cluster.is_live(node_id):
         return Reply(close=f"broker {node_id} is down")
-    served = _served_api(cluster, header.api_key)
+    served = _served_api(cluster, node_id, header.api_key)
     if served is None:
         return Reply(close=f"API {header.api_key} is not served")
     key, api = served
@@ -174,11 +175,11 @@ def respond(
         return Reply(close=f"{key.name} v{header.api_version} is not served")
     fault = wait.fault if wait else cluster.faults.take_connection_fault(key, node_id)
     if fault is not None and not fault.apply:
-        return _struck(fault, fault.frame)
+        return _struck(fault, fault.frame, header)
     if gate is not None and (answered := gate()) is not None:
         if fault is None:
             return answered
-        struck = _struck(fault, answered.frame)
+        struck = _struck(fault, answered.frame, header)
         return replace(struck, close=struck.close or answered.close)
     deadline_ms = wait.deadline_ms if wait else None
     ctx = RequestContext(cluster, node_id, key, header.api_version, now_ms, deadline_ms)
@@ -222,23 +223,25 @@ def _answer(
     frame = None
     if response is not None:
         frame = encode_response(response, header.api_version, header.correlation_id)
-    return Reply(frame) if fault is None else _struck(fault, frame)
+    return Reply(frame) if fault is None else _struck(fault, frame, header)
 
 
-def _struck(fault: ConnectionFault, frame: bytes | None) -> Reply:
+def _struck(fault: ConnectionFault, frame: bytes | None, header: RequestHeader) -> Reply:
     if not fault.answer:
         frame = None
     elif frame is not None and fault.cut_at is not None:
         frame = frame[: fault.cut_at]
+    # Before KIP-219 the broker itself delayed the response, and went on reading after it.
+    mutes = client_obeys_throttle(ApiKey(header.api_key), header.api_version)
     return Reply(
         frame,
-        delay_ms=fault.delay_ms,
-        mute_ms=fault.throttle_ms,
+        delay_ms=fault.delay_ms + (0 if mutes else fault.throttle_ms),
+        mute_ms=fault.throttle_ms if mutes else 0,
         close="scripted fault" if fault.close else None,
     )
 
 
-def _served_api(cluster: SharedState, api_key: int) -> tuple[ApiKey, Api] | None:
+def _served_api(cluster: SharedState, node_id: int, api_key: int) -> tuple[ApiKey, Api] | None:
     try:
         key = ApiKey(api_key)
     except ValueError:
@@ -246,14 +249,15 @@ def _served_api(cluster: SharedState, api_key: int) -> tuple[ApiKey, Api] | None
     api = SERVED.get(key)
     if key in _WITH_A_PLUGIN and cluster.telemetry.subscription is None:
         return None
-    if api is None or key not in cluster.settings.api_versions:
+    overrides = cluster.settings.api_versions_of(node_id)
+    if api is None or key not in overrides:
         return None if api is None else (key, api)
-    override = cluster.settings.api_versions[key]
+    override = overrides[key]
     return None if override is None else (key, Api(*override, api.handler))
 
 
-def _advertised(cluster: SharedState) -> list[ApiVersion]:
-    served = filter(None, (_served_api(cluster, key) for key in SERVED))
+def _advertised(cluster: SharedState, node_id: int) -> list[ApiVersion]:
+    served = filter(None, (_served_api(cluster, node_id, key) for key in SERVED))
     return [_range_of(key, api) for key, api in served]
 
 

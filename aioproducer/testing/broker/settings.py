@@ -18,6 +18,8 @@ from aioproducer.wire.api_keys import ApiKey
 MAX_REQUEST_BYTES = 100 * 1024 * 1024
 """The broker option `socket.request.max.bytes`."""
 
+ApiVersions = Mapping[ApiKey, tuple[int, int] | None]
+
 
 class BrokerSpec(NamedTuple):
     """One broker: its id and its advertised address."""
@@ -82,6 +84,8 @@ class ClusterSettings:
         two_phase_commit: Whether producers may prepare transactions without a timeout (KIP-939).
         api_versions: Overrides of the advertised and served version range per API; None takes the
             API away. Stands in for an older broker.
+        api_versions_by_broker: The same of single brokers, in place of `api_versions`, as while
+            brokers are upgraded one after the other.
         first_epoch: The epoch of a new producer id. Brokers give 0; a later one is soon used up.
     """
 
@@ -104,8 +108,13 @@ class ClusterSettings:
     coordinator_load_ms: int = 0
     marker_delay_ms: int = 0
     two_phase_commit: bool = False
-    api_versions: Mapping[ApiKey, tuple[int, int] | None] = field(default_factory=dict)
+    api_versions: ApiVersions = field(default_factory=dict)
+    api_versions_by_broker: Mapping[int, ApiVersions] = field(default_factory=dict)
     first_epoch: int = 0
+
+    def api_versions_of(self, node_id: int) -> ApiVersions:
+        """Return the overrides for one broker."""
+        return self.api_versions_by_broker.get(node_id, self.api_versions)
 
 
 def _whole_number(minimum: int) -> Callable[[str], None]:

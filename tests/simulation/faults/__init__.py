@@ -47,6 +47,7 @@ from simulation.faults.brokers import (
     PartitionGrowth,
     PowerLoss,
     RefusedLogins,
+    ReleaseChange,
     ReplacedCluster,
     ReplicaLag,
     StaleMetadata,
@@ -105,6 +106,7 @@ __all__ = [
     "draw_changes",
     "draw_odd_answers",
     "draw_refused_logins",
+    "draw_release_changes",
     "draw_schedule",
 ]
 
@@ -113,6 +115,7 @@ _STORM_S = 2.0
 _SHARE_OF_ODD_ANSWERS, _ODD_ANSWERS = 0.12, 12
 _SHARE_OF_CHANGES, _CHANGES = 0.08, 8
 _LATE_MS, _GONE_AFTER_S = 1500, 0.3
+_RELEASE_PASSES, _SECONDS_OF_CHANGE, _MOVES_AFTER_S = (1, 1, 2, 3), (0.1, 2.0), (0.1, 3.0)
 _REFUSALS_OF_LOGINS, _SECONDS_OF_REFUSAL = 5, (0.5, 3.0)
 
 KINDS: Final[tuple[type[Fault], ...]] = (
@@ -200,11 +203,12 @@ THEMATIC_KINDS: Final[tuple[type[Fault], ...]] = (
     UnawareBrokers,
     UnseenGrowth,
     RefusedLogins,
+    ReleaseChange,
     LateDescription,
     FirstRefused,
     DuplicateAnswer,
 )
-"""What only themes and the functions below for odd answers, changes and logins bring."""
+"""What only themes and the functions below for odd answers, changes, logins and releases bring."""
 
 
 def draw_schedule(rng: random.Random, shape: Shape, start: float, end: float) -> list[Fault]:
@@ -268,4 +272,34 @@ def draw_refused_logins(rng: random.Random, shape: Shape, start: float, end: flo
         nodes = list(shape.nodes) if number == 0 else [rng.choice(list(shape.nodes))]
         for node_id in nodes:
             faults += [RefusedLogins(at, node_id, seconds), Reset(at, node_id)]
+    return faults
+
+
+def draw_release_changes(
+    rng: random.Random, shape: Shape, start: float, end: float, releases: tuple[str, str]
+) -> list[Fault]:
+    """Brokers that are upgraded one after the other, and maybe back again; some are at first.
+
+    After each of them leaders and coordinators move. The feature is tried to be finalized.
+    """
+    older, newer = releases
+    moves: list[type[Fault]] = [LeaderMove]
+    if shape.seats:
+        moves += CoordinatorMove, TransactionUpgrade
+    begun = rng.sample(list(shape.nodes), rng.randrange(len(shape.nodes)))
+    faults: list[Fault] = [ReleaseChange(0.0, each, 0.0, newer) for each in begun]
+    steps = [(each, newer) for each in shape.nodes if each not in begun]
+    rng.shuffle(steps)
+    for number in range(1, rng.choice(_RELEASE_PASSES)):
+        order = rng.sample(list(shape.nodes), len(shape.nodes))
+        steps += [(each, older if number % 2 else newer) for each in order]
+    steps = steps[: rng.randint(1, len(steps))]
+    for at, (node_id, release) in zip(
+        sorted(rng.uniform(start, end) for _ in steps), steps, strict=True
+    ):
+        seconds = round(rng.uniform(*_SECONDS_OF_CHANGE), 3)
+        faults.append(ReleaseChange(round(at, 3), node_id, seconds, release))
+        for kind in moves:
+            then = min(at + seconds + rng.uniform(*_MOVES_AFTER_S), end)
+            faults.append(kind.draw(rng, round(then, 3), shape))
     return faults

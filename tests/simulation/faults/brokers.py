@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar, Self
 
 from aioproducer.testing.broker import TopicSpec
+from aioproducer.testing.broker.transactions.states import V2
 from aioproducer.testing.world.faults import (
     Fault,
     LastingFault,
@@ -26,6 +27,7 @@ from aioproducer.testing.world.faults import (
 from aioproducer.testing.world.server import Moment
 from aioproducer.testing.world.weather import Condition, Direction, Effect
 from aioproducer.wire.api_keys import ApiKey
+from simulation.releases import RELEASES, has_v2
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +63,24 @@ class PowerLoss(Crash):
         """Goes off now."""
         died = self._die(world, silent=True)
         return lambda: died
+
+
+@dataclass(frozen=True, slots=True)
+class ReleaseChange(Crash):
+    """A broker is upgraded or downgraded: it dies, and comes back in another release."""
+
+    kind = "release change"
+    release: str = "4.1"
+
+    def strike(self, world: World) -> Probe:
+        """Dies now, unless it could not start again: it has to support the finalized features."""
+        cluster, versions = world.cluster, RELEASES[self.release]
+        if cluster.transaction_version >= V2 and not has_v2(versions):
+            return lambda: 0
+        changed = {**cluster.settings.api_versions_by_broker, self.node_id: versions}
+        cluster.settings = replace(cluster.settings, api_versions_by_broker=changed)
+        cluster.trace(f"b{self.node_id} is upgraded or downgraded to {self.release}")
+        return Crash.strike(self, world) if self.seconds else lambda: 1
 
 
 @dataclass(frozen=True, slots=True)

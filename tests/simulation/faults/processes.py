@@ -13,6 +13,7 @@ from typing import Self
 
 from aioproducer.testing.broker.transactions.states import V2, ProducerIdentity, Transaction
 from aioproducer.testing.world.faults import Fault, Probe, Shape, World
+from simulation.releases import has_v2
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,8 +44,9 @@ class TransactionUpgrade(Fault):
 
     def strike(self, world: World) -> Probe:
         """Grows now; producers learn it with their next connections."""
-        cluster = world.cluster
-        if cluster.transaction_version >= V2:
+        cluster, settings = world.cluster, world.cluster.settings
+        is_supported = all(has_v2(settings.api_versions_of(each)) for each in cluster.brokers)
+        if cluster.transaction_version >= V2 or not is_supported:
             return lambda: 0
         cluster.set_transaction_version(V2)
         reset_connections(world, sorted(world.brokers)[1:])

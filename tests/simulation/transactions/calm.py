@@ -16,6 +16,7 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from aioproducer.core.transactions.requests import FIRST_INIT_WITH_IDENTITY
 from aioproducer.errors import AuthorizationError, KafkaError
 from aioproducer.testing.broker.transactions.groups import GroupOffset
 from aioproducer.types import (
@@ -27,6 +28,7 @@ from aioproducer.types import (
 from aioproducer.wire.api_keys import ApiKey
 from simulation.faults.coordinators import FinalCoordinatorError
 from simulation.faults.processes import reset_connections
+from simulation.releases import all_serve
 from simulation.transactions.book import Outcome
 from simulation.transactions.outsider import SimAdmin
 
@@ -72,7 +74,7 @@ async def begin_while_refused(actor: Actor, world: World, ledger: Ledger) -> Non
     transactions = actor.producer.engine.transactions
     if transactions is None or transactions.manager.uses_v2:
         return
-    if ApiKey.INIT_PRODUCER_ID in world.cluster.settings.api_versions:
+    if not all_serve(world.cluster, ApiKey.INIT_PRODUCER_ID, FIRST_INIT_WITH_IDENTITY):
         return  # brokers before 2.5
 
     async def fill(tx: TransactionEntry) -> None:

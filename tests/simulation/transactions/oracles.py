@@ -10,6 +10,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from aioproducer.core.transactions.requests import FIRST_INIT_WITH_IDENTITY
 from aioproducer.errors import (
     AuthorizationError,
     BufferExhaustedError,
@@ -34,6 +35,7 @@ from aioproducer.wire.api_keys import ApiKey
 from simulation.evidence import Evidence, Log, name_of
 from simulation.ledger import CallState, Entry
 from simulation.oracles import Violation
+from simulation.releases import all_serve
 from simulation.transactions.book import Outcome, TransactionBook, TransactionEntry
 from simulation.transactions.view import CommittedView, committed_views
 
@@ -217,8 +219,8 @@ def ends_have_the_errors_of_their_causes(r: _Reading) -> Iterator[str]:
 
     Not where brokers give no new epoch: each failed batch ends a producer there.
     """
-    is_old = ApiKey.INIT_PRODUCER_ID in r.evidence.cluster.settings.api_versions
-    wrong = _END_NO_PRODUCER if is_old else (*_END_NO_PRODUCER, *_FENCE)
+    has_epochs = all_serve(r.evidence.cluster, ApiKey.INIT_PRODUCER_ID, FIRST_INIT_WITH_IDENTITY)
+    wrong = (*_END_NO_PRODUCER, *_FENCE) if has_epochs else _END_NO_PRODUCER
     for actor in r.book.actors:
         error = actor.ended_with
         if isinstance(error, FatalTransactionError) and isinstance(error.__cause__, wrong):

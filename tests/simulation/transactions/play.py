@@ -14,10 +14,12 @@ from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
+from aioproducer.core.transactions.requests import FIRST_WITH_MANY_KEYS
 from aioproducer.errors import IllegalStateError, KafkaError
 from aioproducer.testing.broker.transactions.states import TransactionState
 from aioproducer.wire.api_keys import ApiKey
 from simulation.ledger import Entry
+from simulation.releases import all_serve
 from simulation.transactions.book import Outcome, TransactionEntry
 from simulation.transactions.caller import GaveUpError
 from simulation.transactions.calm import (
@@ -177,6 +179,8 @@ class TransactionalPlay:
         """Another process finds all open transactions, and aborts only those of dead processes."""
         if self._cast.timeout_s < _LONG_TIMEOUT_S:
             return  # they may end meanwhile
+        if not all_serve(self._cast.cluster, ApiKey.FIND_COORDINATOR, FIRST_WITH_MANY_KEYS):
+            return  # a broker before 3.0 describes no transactions
         rng = self._run.chance.of("admin")
         before = self._ongoing()
         async with SimAdmin(self._cast.config_without_id(), self._cast.network, rng) as admin:

@@ -123,6 +123,26 @@ def test_versions_can_be_pinned_or_taken_away() -> None:
     assert reply.close is not None
 
 
+def test_versions_can_be_those_of_one_broker() -> None:
+    of_all, of_one = {ApiKey.PRODUCE: (3, 9), ApiKey.METADATA: (0, 9)}, {ApiKey.PRODUCE: (3, 7)}
+    state = make_state(api_versions=of_all, api_versions_by_broker={2: of_one})
+    state.create_topic("t")
+    served = [
+        state.respond(node_id, header_of(request, version), NOW_MS).close is None
+        for request, version in (
+            (produce_request("t", 0, make_batch()), 9),
+            (MetadataRequest(topics=[]), 12),
+        )
+        for node_id in (1, 2)
+    ]
+    assert served == [True, False, False, True]
+    advertised = state.respond(2, header_of(SOFTWARE, 3), NOW_MS).frame
+    assert advertised is not None
+    response = decode_response(ApiVersionsRequest, 3, advertised[SIZE_BYTES:])[1]
+    ranges = {each.api_key: each.max_version for each in response.api_keys}
+    assert (ranges[ApiKey.PRODUCE], ranges[ApiKey.METADATA]) == (7, 13)
+
+
 @given(
     key=st.sampled_from(sorted(SERVED)), version=st.integers(0, 17), body=st.binary(max_size=200)
 )
@@ -187,6 +207,16 @@ def test_scripted_delay_throttle_swallow_cut_and_garbage(state: ClusterState) ->
     assert (swallowed.frame, swallowed.close) == (None, None)
     assert (cut.frame, cut.close) == (whole[:9], "scripted fault")
     assert (garbled.frame, garbled.close) == (b"\0\0\0\1x", None)
+
+
+def test_response_is_throttled_by_the_broker_itself_before_kip_219(state: ClusterState) -> None:
+    state.faults.throttle(90, ApiKey.METADATA, times=2)
+    old, new = (
+        state.respond(1, header_of(MetadataRequest(topics=[]), version), NOW_MS)
+        for version in (5, 6)
+    )
+    assert (old.delay_ms, old.mute_ms) == (90, 0)
+    assert (new.delay_ms, new.mute_ms) == (0, 90)
 
 
 def test_fault_strikes_where_and_as_often_as_scripted(state: ClusterState) -> None:

@@ -1,0 +1,94 @@
+"""Kafka releases, and runs with brokers of two of them, as during a rolling upgrade.
+
+Owns: the versions that each release serves, and which runs have two. Not here: when brokers change.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Final
+
+from aioproducer.testing.broker.settings import ApiVersions
+from aioproducer.wire.api_keys import ApiKey
+
+if TYPE_CHECKING:
+    from aioproducer.testing.world.cluster import SimCluster
+    from simulation.scenario import Scenario
+
+
+def _release(*highest: int) -> ApiVersions:
+    versions = {api: (0, version) for api, version in zip(_APIS, highest, strict=True)}
+    return versions | {ApiKey.PRODUCE: (3, highest[0])}
+
+
+_APIS = (
+    ApiKey.PRODUCE,
+    ApiKey.METADATA,
+    ApiKey.API_VERSIONS,
+    ApiKey.FIND_COORDINATOR,
+    ApiKey.INIT_PRODUCER_ID,
+    ApiKey.ADD_PARTITIONS_TO_TXN,
+    ApiKey.ADD_OFFSETS_TO_TXN,
+    ApiKey.END_TXN,
+    ApiKey.TXN_OFFSET_COMMIT,
+)
+RELEASES: Final[Mapping[str, ApiVersions]] = {
+    "0.10": {**_release(3, 4, 1, 1, 0, 0, 0, 0, 0), ApiKey.INIT_PRODUCER_ID: None},
+    "0.11": _release(3, 4, 1, 1, 0, 0, 0, 0, 0),
+    "2.3": _release(7, 8, 2, 2, 1, 1, 1, 1, 2),
+    "2.4": _release(8, 9, 3, 3, 2, 1, 1, 1, 2),
+    "2.5": _release(8, 9, 3, 3, 3, 1, 1, 1, 3),
+    "2.7": _release(8, 9, 3, 3, 4, 2, 2, 2, 3),
+    "2.8": _release(9, 11, 3, 3, 4, 3, 3, 3, 3),
+    "3.1": _release(9, 12, 3, 4, 4, 3, 3, 3, 3),
+    "3.7": _release(10, 12, 3, 4, 4, 3, 3, 3, 3),
+    "3.8": _release(11, 12, 3, 5, 5, 3, 4, 4, 4),
+    "4.0": _release(12, 13, 4, 6, 5, 3, 4, 5, 5),
+    "4.1": {},
+}
+"""From the oldest to the newest. Those of 0.10 give no producer ids, and take batches as 0.11."""
+
+_SHARE = 0.12
+"""Of the runs whose theme leaves the versions open."""
+_FIRST_WITH_IDS, _FIRST_WITH_ZSTD, _FIRST_WITH_NEXT_EPOCHS = "0.11", "2.3", "2.5"
+_FIRST_END_OF_V2 = 5
+
+
+def with_two_releases(scenario: Scenario, rng: random.Random) -> Scenario:
+    """The scenario, in a share of the runs with brokers of the older of two releases at first."""
+    if rng.random() >= _SHARE or "api_versions" in scenario.brokers:
+        return scenario
+    names, plan, options = list(RELEASES), scenario.transactions, dict[str, Any](scenario.options)
+    first = "0.10"
+    if plan is not None:
+        first = _FIRST_WITH_NEXT_EPOCHS
+    elif options.get("enable_idempotence"):
+        first = _FIRST_WITH_IDS
+    older = rng.randrange(names.index(first), len(names) - 1)
+    if options["compression_type"] == "zstd" and older < names.index(_FIRST_WITH_ZSTD):
+        options["compression_type"] = "gzip"
+    versions, releases = RELEASES[names[older]], (names[older], names[older + 1])
+    brokers = {**scenario.brokers, "api_versions": versions}
+    if not has_v2(versions):
+        brokers["transaction_version"] = 1
+        plan = plan and replace(plan, version=1)
+    return replace(scenario, options=options, brokers=brokers, releases=releases, transactions=plan)
+
+
+def serves(versions: ApiVersions, api: ApiKey, version: int) -> bool:
+    """Return whether a broker with these versions serves this one."""
+    found = versions.get(api, (0, version))
+    return found is not None and version <= found[1]
+
+
+def all_serve(cluster: SimCluster, api: ApiKey, version: int) -> bool:
+    """Return whether all brokers do."""
+    settings = cluster.settings
+    return all(serves(settings.api_versions_of(each), api, version) for each in cluster.brokers)
+
+
+def has_v2(versions: ApiVersions) -> bool:
+    """Return whether a broker supports transactions V2 (KIP-890)."""
+    return serves(versions, ApiKey.END_TXN, _FIRST_END_OF_V2)
