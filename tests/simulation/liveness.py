@@ -41,7 +41,7 @@ from simulation.consistency import (
 )
 from simulation.leaders import Leaders
 from simulation.links import dialed_too_long, not_asked, not_dialed
-from simulation.other_clusters import leaders_of_another_cluster
+from simulation.other_clusters import EpochsWithoutIds, leaders_of_another_cluster
 from simulation.queues import (
     ends_with_batches_out,
     keeps_ended_waits,
@@ -138,6 +138,7 @@ class LivenessWatch:
         self._steps: dict[SimProducer, Sequence[Steps]] = {}
         self._requests: dict[SimProducer, RequestCounts] = {}
         self._leaders = Leaders()
+        self._epochs_without_ids: dict[SimProducer, EpochsWithoutIds] = {}
         self._failed: dict[SimProducer, tuple[int, int]] = {}
         self._jumps = 0
         self._has_changed = True
@@ -150,6 +151,7 @@ class LivenessWatch:
         self._producers.append(producer)
         self._steps[producer] = [each() for each in _STEPS]
         self._requests[producer] = RequestCounts()
+        self._epochs_without_ids[producer] = EpochsWithoutIds()
 
     def check(self, jump_s: float) -> None:
         """The clock is about to move: everything pending must have something that ends its wait.
@@ -188,6 +190,7 @@ class LivenessWatch:
             broken += each.check(engine, now)
         for rule in _AT_EACH_MOMENT:
             broken += rule(engine, now)
+        broken += self._epochs_without_ids[producer].check(engine, self._cluster)
         if is_long:
             for rule in _NOW_AND_THEN:
                 broken += rule(engine, now)

@@ -138,6 +138,12 @@ MUTANTS = (
         "            if queues:\n",
     ),
     Mutant(
+        "believe the first older answer without topic ids",
+        "core/metadata/live_topic.py",
+        "        return self.older_answers >= _OLDER_ANSWERS_TO_BE_SURE\n",
+        "        return self.older_answers >= 1\n",
+    ),
+    Mutant(
         "set no timer for the request for a producer id",
         "core/sending/producer_id.py",
         "return self._retry_at if self._retry_at > now else recheck_at(nodes, now)",

@@ -3,13 +3,55 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from aioproducer.core.metadata.cluster import ZERO_ID
+from aioproducer.core.metadata.live_topic import _OLDER_ANSWERS_TO_BE_SURE
+from aioproducer.types import NO_EPOCH, TopicPartition
 
 if TYPE_CHECKING:
+    from aioproducer.core.metadata.live_topic import LiveTopic
     from aioproducer.runtime.engine import ProducerEngine
     from aioproducer.testing.world.cluster import SimCluster
+
+
+class _Seen(NamedTuple):
+    """A leader epoch at the last check, with the answers that had lower ones, and their topic."""
+
+    epoch: int
+    older_answers: int
+    live: LiveTopic
+
+
+class EpochsWithoutIds:
+    """Leader epochs in a producer's metadata without topic ids; `check` them at idle moments."""
+
+    def __init__(self) -> None:
+        self._version: int = 0
+        self._seen: dict[TopicPartition, _Seen] = {}
+
+    def check(self, engine: ProducerEngine, cluster: SimCluster) -> Iterator[str]:
+        """Yield epochs that go back before enough answers in a row had lower ones.
+
+        Not of a topic that was created anew.
+        """
+        metadata, before = engine.metadata, self._seen
+        answers = metadata.version - self._version
+        if not answers:
+            return
+        self._version, self._seen = metadata.version, {}
+        deleted = {topic.name for topic in cluster.deleted}
+        for name, topic in metadata.cluster.topics.items():
+            live = metadata._topics.get(name)
+            if topic.topic_id != ZERO_ID or live is None or name in deleted:
+                continue
+            for each in topic.partitions:
+                where = TopicPartition(name, each.partition)
+                now = self._seen[where] = _Seen(each.leader_epoch, live.older_answers, live)
+                then = before.get(where, now)
+                is_early = then.older_answers + answers < _OLDER_ANSWERS_TO_BE_SURE
+                if NO_EPOCH < now.epoch < then.epoch and now.live is then.live and is_early:
+                    yield f"epoch {then.epoch} of {where} is {now.epoch} again"
 
 
 def leaders_of_another_cluster(engine: ProducerEngine, cluster: SimCluster) -> Iterator[str]:

@@ -14,6 +14,7 @@ from aioproducer.errors import KafkaError, UnsupportedVersionError
 from aioproducer.testing.broker import ClusterSettings, TopicSpec
 from aioproducer.testing.broker.settings import ApiVersions
 from aioproducer.wire.api_keys import ApiKey
+from simulation.releases import all_serve
 
 if TYPE_CHECKING:
     from aioproducer.testing.world.producer import SimProducer
@@ -27,7 +28,7 @@ _SLACK_S, _MORE_SLACK_S = 1.0, 2.0
 _TRIES, _MOST_TOPICS = 12, 4
 _NEW_TOPIC = "zz-reconnected-{}"
 _UNKNOWN_VERSIONS: ApiVersions = {ApiKey.API_VERSIONS: (9, 9)}
-_OLDER_VERSIONS: ApiVersions = {ApiKey.PRODUCE: (3, 9)}
+_OLDER_VERSIONS = {ApiKey.PRODUCE: (3, 9)}
 
 
 class Reconnections:
@@ -104,7 +105,8 @@ class Reconnections:
         pauses_s = (config.reconnect_backoff_max_ms + config.retry_backoff_max_ms) / 1000
         before = cluster.settings
         await self._check_unknown_versions(before)
-        for number, versions in enumerate((_OLDER_VERSIONS, {})):
+        are_newer = all_serve(cluster, ApiKey.PRODUCE, _OLDER_VERSIONS[ApiKey.PRODUCE][1])
+        for number, versions in enumerate((_OLDER_VERSIONS if are_newer else {}, {})):
             self._restart(before, versions)
             await asyncio.sleep(pauses_s + _SLACK_S)
             cluster.create_topic(_NEW_TOPIC.format(number), TopicSpec(1, 1))

@@ -52,8 +52,11 @@ RELEASES: Final[Mapping[str, ApiVersions]] = {
 
 _SHARE = 0.12
 """Of the runs whose theme leaves the versions open."""
-_FIRST_WITH_IDS, _FIRST_WITH_ZSTD, _FIRST_WITH_NEXT_EPOCHS = "0.11", "2.3", "2.5"
+WITHOUT_IDS, _FIRST_WITH_IDS, _FIRST_WITH_ZSTD = "0.10", "0.11", "2.3"
+_FIRST_WITH_NEXT_EPOCHS = "2.5"
 _FIRST_END_OF_V2 = 5
+_NOT_IDEMPOTENT = ("enable_idempotence", "retries")
+"""With these options no producer id is requested."""
 
 
 def with_two_releases(scenario: Scenario, rng: random.Random) -> Scenario:
@@ -61,12 +64,15 @@ def with_two_releases(scenario: Scenario, rng: random.Random) -> Scenario:
     if rng.random() >= _SHARE or "api_versions" in scenario.brokers:
         return scenario
     names, plan, options = list(RELEASES), scenario.transactions, dict[str, Any](scenario.options)
-    first = "0.10"
+    first = WITHOUT_IDS
     if plan is not None:
         first = _FIRST_WITH_NEXT_EPOCHS
     elif options.get("enable_idempotence"):
         first = _FIRST_WITH_IDS
     older = rng.randrange(names.index(first), len(names) - 1)
+    if names[older] == WITHOUT_IDS:
+        options = {name: each for name, each in options.items() if name not in _NOT_IDEMPOTENT}
+        options["acks"] = "all"
     if options["compression_type"] == "zstd" and older < names.index(_FIRST_WITH_ZSTD):
         options["compression_type"] = "gzip"
     versions, releases = RELEASES[names[older]], (names[older], names[older + 1])

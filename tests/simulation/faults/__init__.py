@@ -98,6 +98,7 @@ from simulation.faults.processes import (
     TransactionUpgrade,
     Usurpation,
 )
+from simulation.releases import WITHOUT_IDS
 
 __all__ = [
     "KINDS",
@@ -288,6 +289,9 @@ def draw_release_changes(
         moves += CoordinatorMove, TransactionUpgrade
     begun = rng.sample(list(shape.nodes), rng.randrange(len(shape.nodes)))
     faults: list[Fault] = [ReleaseChange(0.0, each, 0.0, newer) for each in begun]
+    if older == WITHOUT_IDS:  # a request is refused or lost, and another broker gets the next one
+        faults.append(InitProducerIdError.draw(rng, 0.0, shape))
+        faults.append(UnansweredInitProducerId.draw(rng, 0.0, shape))
     steps = [(each, newer) for each in shape.nodes if each not in begun]
     rng.shuffle(steps)
     for number in range(1, rng.choice(_RELEASE_PASSES)):

@@ -154,13 +154,18 @@ class Actor:
         if isinstance(error.__cause__, InvalidTxnStateError) and self.has_refused_commit():
             text = f"{self.entry.name} ends by {error!r}, and an abort would have been enough"
             self._context.book.complaints.append(text)
+        self.entry.was_shut_out = self.is_shut_out
+        self._context.trace(f"{self.entry.name} ends with {type(error).__name__}")
+
+    @property
+    def is_shut_out(self) -> bool:
+        """Whether another incarnation or a timeout has fenced it."""
         transactions = self.producer.engine.transactions
         identity = None if transactions is None else transactions.manager.identity
-        if identity is not None:
-            who = ProducerIdentity(*identity)
-            shut_out = self._context.cluster.transactions.has_shut_out(who)
-            self.entry.was_shut_out = shut_out or self._is_contradicted
-        self._context.trace(f"{self.entry.name} ends with {type(error).__name__}")
+        if identity is None:
+            return self.entry.was_shut_out
+        is_fenced = self._context.cluster.transactions.has_shut_out(ProducerIdentity(*identity))
+        return is_fenced or self._is_contradicted
 
     def kill(self) -> None:
         """The process dies: nothing of it reaches the network any more."""

@@ -153,7 +153,10 @@ class TransactionalPlay:
         return self._run.chance.of(f"last commit of {seat.name}").random() < _SHARE_COMMITTED
 
     async def commit_amid_close(self, seat: Seat) -> None:
-        """A commit that is under way when its producer is closed has an outcome."""
+        """A commit that is under way when its producer is closed has an outcome.
+
+        Not if the coordinator has fenced the producer, as by the timeout of what was left open.
+        """
         actor = self._cast.present(seat)
         if actor is None:
             return
@@ -163,7 +166,7 @@ class TransactionalPlay:
         except GaveUpError:
             pass
         except KafkaError as error:
-            if self._loop.time() < until:
+            if self._loop.time() < until and not actor.is_shut_out:
                 text = f"{actor.entry.name} was closed while it committed, and {error!r}"
                 self._ledger.false_reports.append(text)
 
