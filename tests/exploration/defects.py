@@ -386,6 +386,12 @@ OWN = (
         "True\n",
     ),
     Defect(
+        "say that a batch may be written which expires while it is prepared",
+        "core/sending/sender.py",
+        "            batch.possibly_persisted |= batch.on_wire\n            error = expiry_of",
+        "            batch.possibly_persisted |= batch.pins > 0\n            error = expiry_of",
+    ),
+    Defect(
         "count only the last batch of a request",
         "core/batching/accumulator.py",
         "            size += head_size\n",

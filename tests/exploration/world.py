@@ -1142,6 +1142,8 @@ class World:
             self._check_retries(number, batch, error)
         persisted = error.persistence is not Persistence.NOT_PERSISTED
         self.outcomes[number] = "maybe" if persisted else "no"
+        if persisted and batch.last_error is None and not batch.on_wire:
+            raise ViolationError(f"record {number} was never sent, and may be written: {error}")
         if persisted and "its records are not written" in (error.advice or ""):
             raise ViolationError(f"record {number} may be written, and its error says no: {error}")
         if self.config.lossless:
