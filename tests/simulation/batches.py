@@ -302,6 +302,8 @@ def _pins_differ(engine: ProducerEngine, now: float) -> Iterator[str]:
             queue = accumulator.queue(*batch.topic_partition)
             if queue is not None and queue.batches and queue.batches[0].ordinal < batch.ordinal:
                 yield f"a batch of {batch.topic_partition} has overtaken one that is queued"
+            if not batch.parts and (queue is None or not queue.muted):
+                yield f"a batch of {batch.topic_partition} is in flight, another may follow it"
     nodes = {node_id for node_id, _ in engine.sender_task._preparing.values()}
     if nodes != engine.driver.sender._preparing:
         yield f"requests to {nodes} are prepared, not {engine.driver.sender._preparing}"

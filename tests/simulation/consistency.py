@@ -104,8 +104,10 @@ def _of_tasks(engine: ProducerEngine) -> Iterator[str]:
         yield "a metadata response is not handled"
     if any(each.done() for each in sender._preparing):
         yield "a prepared request is not sent"
-    if sender._interrupted or sender._gives_way:
-        yield "the sender gives way to a call that has ended"
+    if sender._interrupted:
+        yield "batches of an interrupted call are kept"
+    if sender._sender.fatal_error is not None:
+        yield f"the sender goes on after {sender._sender.fatal_error!r}"
     for place, route in sender._routes.items():
         if sender._routes_version != metadata.version:
             break
@@ -129,6 +131,10 @@ def _of_send(engine: ProducerEngine) -> Iterator[str]:
     may_be_refused = bool(stats.records_failed)
     if fast_path.appended > known or (fast_path.appended < known and not may_be_refused):
         yield f"{fast_path.appended} records were appended, {known} count"
+    for batch in engine.accumulator.incomplete() if not engine.accumulator._flushes else ():
+        names = [getattr(each, "__qualname__", "") for each in batch.listeners.values()]
+        if any(name.startswith("Flushing.") for name in names):
+            yield f"a batch of {batch.topic_partition} has the listener of a flush that has ended"
     if engine._failures_raised > stats.records_failed:
         yield f"{engine._failures_raised} failures are raised of {stats.records_failed}"
     unread = engine.unretrieved

@@ -333,16 +333,17 @@ def _without_timer(engine: ProducerEngine, now: float) -> Iterator[str]:
 
 def _not_asked_for(engine: ProducerEngine, now: float) -> Iterator[str]:
     """Topics that are not requested again, and have records without a leader, or such errors."""
-    metadata = engine.metadata
-    if metadata.is_awaited:
+    metadata, fetch = engine.metadata, engine.metadata._fetch
+    if metadata._wanted:
         return
+    asked = {*metadata._pending, *(() if fetch is None else fetch.topics)}
     for queue in engine.accumulator.readiness.leaderless:
-        if queue.topic_partition.topic not in metadata._pending:
+        if queue.topic_partition.topic not in asked:
             yield f"{queue.topic_partition} has no leader, and none is asked for"
     for name, live in metadata._topics.items():
         errors = map(error_for_code, live.partition_errors.values())
         has_errors = live.error is None and any(each.refreshes_metadata for each in errors)
-        if has_errors and name not in metadata._pending:
+        if has_errors and name not in asked:
             yield f"{name} was described with errors, and is not asked for again"
 
 

@@ -144,6 +144,13 @@ def _differences(entry: Entry, record: DecodedRecord) -> Iterator[str]:
         yield f"{entry.label}: headers {record.headers} instead of {entry.headers}"
 
 
+def offsets_are_reported(e: Evidence) -> Iterator[str]:
+    """A record that a broker acknowledges has an offset, unless the broker left it out."""
+    for entry in e.ledger.entries if e.config.acks_value and not e.leaves_out_offsets else ():
+        if entry.metadata is not None and entry.metadata.offset is None:
+            yield f"{entry.label} has no offset: {entry.metadata}"
+
+
 def partition_is_obeyed(e: Evidence) -> Iterator[str]:
     """A record for a partition goes there, and one with a key where Java sends it.
 
@@ -723,6 +730,7 @@ ORACLES = (
     every_call_ended,
     the_counts_add_up,
     contents_are_kept,
+    offsets_are_reported,
     partition_is_obeyed,
     failures_state_persistence,
     a_duplicate_is_written,

@@ -150,6 +150,15 @@ def test_a_batch_in_flight_that_has_overtaken_a_queued_one_is_found_out() -> Non
     assert any("overtaken" in each for each in derived_state_differs(engine, engine.core.now))
 
 
+@pytest.mark.parametrize("is_muted", [False, True])
+def test_a_batch_in_flight_that_another_may_follow_is_found_out(is_muted: bool) -> None:
+    engine = _engine()
+    engine.accumulator.settings = replace(engine.accumulator.settings, guarantee_order=True)
+    engine.queue.muted = is_muted
+    broken = list(derived_state_differs(engine, engine.core.now))
+    assert any("another may follow" in each for each in broken) != is_muted
+
+
 @pytest.mark.parametrize("awaited", [0, 1, 2])
 def test_a_linger_that_may_end_before_all_records_are_awaited_is_found_out(awaited: int) -> None:
     engine = _engine()

@@ -26,6 +26,7 @@ from simulation.ledger import CallState, Entry, Ledger
 from simulation.oracles import (
     contents_are_kept,
     interceptors_see_every_record_once,
+    offsets_are_reported,
     offsets_of_bulk_calls_are_true,
     partition_is_obeyed,
     waits_for_memory_are_bounded,
@@ -135,6 +136,20 @@ def test_sizes_of_a_record_that_are_not_true_are_found_out(
     record = SimpleNamespace(offset=4, key=None, value=b"<1>", headers=(), timestamp_ms=0)
     evidence = _evidence(entry, copies={}, log_of=lambda entry: _LOG, logs={_LOG: {4: record}})
     assert len(list(contents_are_kept(evidence))) == found
+
+
+@pytest.mark.parametrize(
+    ("offset", "acks", "leaves_out", "found"),
+    [(None, -1, False, 1), (None, -1, True, 0), (None, 0, False, 0), (0, -1, False, 0)],
+)
+def test_a_record_that_is_acknowledged_without_its_offset_is_found_out(
+    offset: int | None, acks: int, leaves_out: bool, found: int
+) -> None:
+    entry = _entry(b"<1>")
+    entry.metadata = _METADATA._replace(offset=offset)
+    config = SimpleNamespace(acks_value=acks)
+    evidence = _evidence(entry, config=config, leaves_out_offsets=leaves_out)
+    assert len(list(offsets_are_reported(evidence))) == found
 
 
 @pytest.mark.parametrize(

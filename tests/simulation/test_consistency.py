@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import math
+from functools import partial
 from types import SimpleNamespace
 from typing import Any
 from unittest.mock import Mock
@@ -14,6 +15,7 @@ from aioproducer.core.batching.batch import NO_PARTITION
 from aioproducer.errors import AuthenticationError, KafkaConnectionError
 from aioproducer.net.context import NodeState
 from aioproducer.runtime.bulk.run import _Tracked
+from aioproducer.runtime.tasks.flush import Flushing
 from aioproducer.types import TopicPartition
 from simulation.consistency import (
     LoginCounts,
@@ -33,7 +35,7 @@ class _Link(SimpleNamespace):
 
 
 def _batch(count: int) -> Any:
-    return SimpleNamespace(count=count, topic_partition=TopicPartition("t", 0))
+    return SimpleNamespace(count=count, topic_partition=TopicPartition("t", 0), listeners={})
 
 
 def _engine(**link: Any) -> Any:
@@ -89,14 +91,14 @@ def _engine(**link: Any) -> Any:
         sender_task=SimpleNamespace(
             _preparing={},
             _interrupted=[],
-            _gives_way=False,
+            _sender=SimpleNamespace(fatal_error=None),
             _routes={_PLACE: route},
             _routes_version=7,
         ),
         appender=SimpleNamespace(batch_appender=appender),
         stats=SimpleNamespace(records_acknowledged=4, records_failed=2, buffer_waits=0),
         memory=SimpleNamespace(lock=SimpleNamespace(_waiters=None, locked=lambda: True)),
-        accumulator=SimpleNamespace(incomplete=lambda: [_batch(1), _batch(2)]),
+        accumulator=SimpleNamespace(incomplete=lambda: [_batch(1), _batch(2)], _flushes=0),
         _failures_raised=2,
         unretrieved=SimpleNamespace(_unwritten={}, _timer=None, _next_line_at=0.0),
         loop=SimpleNamespace(pending_timers=list),
@@ -135,7 +137,8 @@ def test_consistent_state_breaks_no_rule() -> None:
         ("client.link._connection._timer", _timer(9.5)),
         ("metadata._fetch", object()),
         ("sender_task._preparing", [SimpleNamespace(done=lambda: True)]),
-        ("sender_task._gives_way", True),
+        ("sender_task._interrupted", [object()]),
+        ("sender_task._sender.fatal_error", KafkaConnectionError("refused")),
         ("metadata.leader_of", lambda place: 3),
         ("appender.batch_appender.fast_path.waiting", 0),
         ("appender.batch_appender.fast_path.appended", 10),
@@ -207,6 +210,14 @@ def test_early_records_that_nothing_queues_are_found(partition: int, found: int)
     assert list(early_although_decided(engine, 2.0)) == []
     engine.appender.early = None
     assert len(list(early_although_decided(engine, 2.0))) == found
+
+
+@pytest.mark.parametrize(("flushes", "found"), [(1, 0), (0, 1)])
+def test_the_listener_of_a_flush_that_has_ended_is_found(flushes: int, found: int) -> None:
+    engine, batch = _engine(), _batch(3)
+    batch.listeners = {1: Flushing.flush, 2: partial(print)}
+    engine.accumulator = SimpleNamespace(incomplete=lambda: [batch], _flushes=flushes)
+    assert len(list(inconsistent(engine, 2.0))) == found
 
 
 @pytest.mark.parametrize(("is_closing", "found"), [(True, 0), (False, 1)])

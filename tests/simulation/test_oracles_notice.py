@@ -660,21 +660,31 @@ def test_a_lost_request_after_which_no_metadata_are_wanted_is_found_out(
 
 
 @pytest.mark.parametrize(
-    ("code", "error", "pending", "is_awaited", "found"),
+    ("code", "error", "pending", "is_wanted", "asked", "found"),
     [
-        (5, None, (), False, 1),
-        (5, None, ("t",), False, 0),
-        (5, None, (), True, 0),
-        (5, KafkaError("gone"), (), False, 0),
-        (-1, None, (), False, 0),
+        (5, None, (), False, None, 1),
+        (5, None, (), False, "u", 1),
+        (5, None, (), False, "t", 0),
+        (5, None, ("t",), False, None, 0),
+        (5, None, (), True, None, 0),
+        (5, KafkaError("gone"), (), False, None, 0),
+        (-1, None, (), False, None, 0),
     ],
 )
 def test_errors_of_partitions_after_which_no_metadata_are_wanted_are_found_out(
-    code: int, error: KafkaError | None, pending: tuple[str, ...], is_awaited: bool, found: int
+    code: int,
+    error: KafkaError | None,
+    pending: tuple[str, ...],
+    is_wanted: bool,
+    asked: str | None,
+    found: int,
 ) -> None:
     live = SimpleNamespace(partition_errors={0: code}, error=error)
     metadata = SimpleNamespace(
-        _topics={"t": live}, _pending=dict.fromkeys(pending), is_awaited=is_awaited
+        _topics={"t": live},
+        _pending=dict.fromkeys(pending),
+        _wanted=is_wanted,
+        _fetch=asked and SimpleNamespace(topics=[asked]),
     )
     readiness = SimpleNamespace(leaderless={})
     engine: Any = SimpleNamespace(
