@@ -35,8 +35,8 @@ from aioproducer.testing.world.spec import Chance
 from aioproducer.testing.world.trace import Trace
 from aioproducer.testing.world.world import SimWorld
 from aioproducer.types import TopicPartition
-from simulation.appearances import Appearances
 from simulation.calls import MoreCalls
+from simulation.endings import Endings
 from simulation.evidence import (
     Evidence,
     LogWatch,
@@ -63,6 +63,7 @@ from simulation.scenario import (
     Scenario,
     draw_scenario,
     with_hand_over,
+    with_large_batches,
     with_more_calls,
     with_more_options,
     with_plan,
@@ -220,6 +221,7 @@ class Simulation:
         if plan is None:
             drawn = with_more_options(drawn, chance.of("more options"))
             drawn = with_racks(drawn, chance.of("racks"))
+            drawn = with_large_batches(drawn, chance.of("large batches"))
         if theme is not None:
             drawn = theme.applied_to(drawn)
         if plan is not None:
@@ -463,7 +465,7 @@ class Simulation:
         self.world.heal()
         await asyncio.gather(*tasks)
         await asyncio.sleep(_SETTLING_S)
-        aftermath = Appearances(producer, self.world, self.ledger)
+        aftermath = Endings(producer, self.world, self.ledger)
         await aftermath.before_probes()
         await self._probe(producer)
         left = await self._bounded("flush", producer.flush())

@@ -1,0 +1,42 @@
+"""The check of a producer that a broker refuses for good."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+from unittest.mock import AsyncMock, Mock
+
+import pytest
+
+from aioproducer.errors import ClusterAuthorizationFailedError, KafkaError, KafkaTimeoutError
+from simulation.endings import Endings
+from simulation.ledger import Entry, Ledger
+
+
+@pytest.mark.parametrize(
+    ("error", "failure", "linger_ms", "found"),
+    [
+        (ClusterAuthorizationFailedError(), None, 0, 1),
+        (ClusterAuthorizationFailedError(), None, 5, 0),
+        (ClusterAuthorizationFailedError(), KafkaError("it ended"), 0, 0),
+        (KafkaTimeoutError(), None, 0, 0),
+    ],
+)
+async def test_a_producer_that_goes_on_after_a_final_refusal_is_found_out(
+    error: KafkaError, failure: KafkaError | None, linger_ms: int, found: int
+) -> None:
+    ledger = Ledger()
+    sequencer = SimpleNamespace(is_idempotent=True)
+    engine = SimpleNamespace(
+        failure=failure, transactions=None, accumulator=SimpleNamespace(sequencer=sequencer)
+    )
+    config = SimpleNamespace(linger_ms=linger_ms)
+    producer: Any = SimpleNamespace(config=config, engine=engine, flush=AsyncMock())
+    world: Any = SimpleNamespace(cluster=SimpleNamespace(topics={"t": None}, faults=Mock()))
+    endings: Any = Endings(producer, world, ledger)
+    entry = Entry(b"<1>", -2, "t", None, None, b"<1>", (), None, 0.0)
+    entry.error = error
+    endings._sent = AsyncMock(return_value=entry)
+    endings._outcome_of = AsyncMock()
+    await endings._check_final_refusal()
+    assert len(ledger.late_ends) == found
