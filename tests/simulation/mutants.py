@@ -2628,6 +2628,43 @@ TRANSACTIONAL_MUTANTS += (
         transactional=True,
     ),
 )
+# What the sender's half of a sixteenth round missed: calls that yield with large batches, a final
+# refusal, and state that no rule checked.
+MUTANTS += (
+    Mutant(
+        "mute a partition only if more is queued",
+        "core/batching/accumulator.py",
+        "            queue.muted = self.settings.guarantee_order\n            drained",
+        "            queue.muted = self.settings.guarantee_order and bool(queue.batches)\n"
+        "            drained",
+    ),
+    Mutant(
+        "overtake calls that wait for memory after a yield",
+        "runtime/send/appender.py",
+        "                if not self._may_append:\n                    return",
+        "                if False:\n                    return",
+    ),
+    Mutant(
+        "leave the listeners of a cancelled flush",
+        "runtime/tasks/flush.py",
+        "        finally:\n            self._accumulator.end_flush()\n"
+        "            _unlisten(waiting)\n",
+        "            _unlisten(waiting)\n"
+        "        finally:\n            self._accumulator.end_flush()\n",
+    ),
+    Mutant(
+        "go on after a final refusal until the next event",
+        "core/sending/sender.py",
+        "            or self.fatal_error is not None\n",
+        "",
+    ),
+    Mutant(
+        "take the first offset for none",
+        "core/sending/produce_answers.py",
+        "or answer.base_offset < 0:",
+        "or answer.base_offset <= 0:",
+    ),
+)
 
 
 def hunt(mutant: Mutant, seeds: int) -> str | None:
