@@ -15,7 +15,8 @@ What differs on purpose (confluent-kafka -> here):
 - a record without a callback counts in `len()` until `poll()` was called -> it counts until its
   outcome is known
 - the delivered message has no headers -> it has those of the record
-- a dropped producer loses what is not sent -> it is closed in the background, and delivers
+- a dropped producer loses what is not sent -> it is closed in the background, and delivers; the
+  end of the process waits for that, at most 10 s
 - `error_cb` has every broken connection -> it has what keeps the producer from starting, and
   `_ALL_BROKERS_DOWN` each time that the last broker is lost
 - `stats_cb` has all of librdkafka's statistics -> it has the totals, traffic and `rtt` of brokers
