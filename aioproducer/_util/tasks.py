@@ -41,10 +41,10 @@ async def together(*works: Awaitable[Any]) -> list[Any]:
     return done
 
 
-def is_cancelled() -> bool:
-    """Return whether the current task is being cancelled.
+def is_cancellation(error: BaseException) -> bool:
+    """Return whether an exception is the cancellation of the current task.
 
-    If not, a `CancelledError` is of something that was awaited, which another task has cancelled.
+    Else a `CancelledError` is of something that was awaited, which another task has cancelled.
     """
     task = asyncio.current_task()
-    return task is None or task.cancelling() > 0
+    return isinstance(error, asyncio.CancelledError) and (task is None or task.cancelling() > 0)

@@ -10,6 +10,8 @@ from itertools import islice
 from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING
 
+from aioproducer._util.tasks import HOOK_ERRORS
+
 if TYPE_CHECKING:
     from aioproducer.blocking.loop_thread import LoopThread
     from aioproducer.runtime.bulk.send_many import Item
@@ -27,18 +29,18 @@ class BlockReader:
         self._room: SimpleQueue[None] = SimpleQueue()  # no semaphore, see `OneTimeEvent`
         for _ in range(_BLOCKS):
             self._room.put(None)
-        self._blocks: asyncio.Queue[list[Item] | Exception | None] = asyncio.Queue()
+        self._blocks: asyncio.Queue[list[Item] | BaseException | None] = asyncio.Queue()
         self._ended = False
 
     def read(self) -> None:
         """Read until the items or the sending end; in the caller's thread."""
-        end: Exception | None = None
+        end: BaseException | None = None
         source = iter(self._items)
         while end is None and not self._ended:
             block: list[Item] = []
             try:
                 block.extend(islice(source, _ITEMS_AT_ONCE))
-            except Exception as error:
+            except HOOK_ERRORS as error:
                 end = error
             if not block:
                 break

@@ -6,7 +6,6 @@ Invariant: mistakes that can be found before connecting are raised here, as `Con
 from __future__ import annotations
 
 import json
-from asyncio import CancelledError
 from base64 import urlsafe_b64encode
 from collections.abc import Awaitable, Callable
 from functools import cache, partial
@@ -21,7 +20,7 @@ from aioproducer._util.hosts import is_exposed
 from aioproducer._util.paths import path_in_url
 from aioproducer._util.printable import repr_of
 from aioproducer._util.secrets import cleared, hides_arguments, without_login
-from aioproducer._util.tasks import HOOK_ERRORS, is_cancelled
+from aioproducer._util.tasks import HOOK_ERRORS, is_cancellation
 from aioproducer.config.rules_security import PASSWORD_MECHANISMS, jaas_login
 from aioproducer.errors import AuthenticationError, ConfigError, KafkaConnectionError, KafkaError
 from aioproducer.errors.advice import ADVICE
@@ -205,7 +204,7 @@ def _calls(name: str, function: Callable[[], object]) -> Callable[[], Awaitable[
                 f"{name} raised {repr_of(error)}", advice=ADVICE["credentials-unavailable"]
             ) from error
         except HOOK_ERRORS as error:
-            if isinstance(error, CancelledError) and is_cancelled():
+            if is_cancellation(error):
                 raise
             cleared(error)
             if not was_logged:

@@ -7,13 +7,12 @@ Invariants
 
 from __future__ import annotations
 
-from asyncio import CancelledError
 from collections.abc import Awaitable, Callable, Generator, Mapping
 from functools import partial
 from typing import Any
 
 from aioproducer._util.printable import exception_without_data
-from aioproducer._util.tasks import HOOK_ERRORS, is_cancelled
+from aioproducer._util.tasks import HOOK_ERRORS, is_cancellation
 from aioproducer.errors import SerializationError
 from aioproducer.serializers.primitives import BytesSerializer
 from aioproducer.serializers.protocol import Part, SerializationContext, Serializer
@@ -111,7 +110,7 @@ class PendingRecord:
         except SerializationError as error:
             raise error.with_context(topic=self._topic) from error.__cause__
         except HOOK_ERRORS as error:
-            if isinstance(error, CancelledError) and is_cancelled():
+            if is_cancellation(error):
                 raise
             raise _failure(error, self._topic, self.part) from error
         if not _is_made(made):

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from asyncio import CancelledError
 from collections.abc import AsyncIterable, Awaitable, Callable, Iterable
 from typing import TypeVar, cast
 
 from aioproducer._util.arguments import is_asynchronous
-from aioproducer._util.tasks import HOOK_ERRORS, is_cancelled
+from aioproducer._util.tasks import HOOK_ERRORS, is_cancellation
 from aioproducer.core.batching.batch import RecordParts
 from aioproducer.core.metadata.cluster import missing_topic_error
 from aioproducer.errors import IllegalStateError, KafkaError, TransactionAbortableError
@@ -106,7 +105,7 @@ async def _send_all(
                 on_refused(refusal)
             result.count += 1
     except HOOK_ERRORS as error:
-        if isinstance(error, CancelledError) and is_cancelled():
+        if is_cancellation(error):
             raise
         broken = error
     for number, delivery in accepted:

@@ -567,6 +567,18 @@ def test_items_are_read_in_the_calling_thread_and_their_error_ends_the_call(
     assert threads == {threading.get_ident()}
 
 
+def test_items_that_raise_a_cancelled_error_end_the_call_with_its_result(
+    producer: Producer,
+) -> None:
+    def items() -> Iterator[bytes]:
+        yield b"0"
+        raise asyncio.CancelledError
+
+    with pytest.raises(SendManyInterruptedError, match="CancelledError") as caught:
+        producer.send_many("t", items())
+    assert caught.value.result.delivered == 1
+
+
 def test_arrow_rows_are_sent(producer: Producer, brokers: Brokers) -> None:
     pyarrow = pytest.importorskip("pyarrow")
     table = pyarrow.table({"value": [b"a", b"b", b"c"]})

@@ -2055,7 +2055,7 @@ TRANSACTIONAL_MUTANTS += tuple(
         (
             "abort transactions whose end is decided",
             "transaction_admin.py",
-            "        wanted = [each for each in found if each.transactional_id not in keep]\n",
+            "        wanted = [each for each in found if each.transactional_id not in kept]\n",
             "        wanted = found\n",
         ),
         (

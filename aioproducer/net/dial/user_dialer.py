@@ -10,6 +10,7 @@ import socket
 from contextlib import suppress
 
 from aioproducer._util.printable import repr_of
+from aioproducer._util.tasks import HOOK_ERRORS, is_cancellation
 from aioproducer.errors import KafkaError
 from aioproducer.net.dial.dialer import Address, check_place
 from aioproducer.types import StreamOpener
@@ -34,7 +35,9 @@ class OpenerDialer:
             reader, writer = await self._opener(address.host, address.port)
         except (OSError, KafkaError):
             raise
-        except Exception as error:  # from any library that the function uses
+        except HOOK_ERRORS as error:  # from any library that the function uses
+            if is_cancellation(error):
+                raise
             raise OSError(f"the dialer failed: {repr_of(error)}") from error
         if not hasattr(reader, "readexactly") or not hasattr(writer, "transport"):
             # Such as those of an SSH library, which are alike.

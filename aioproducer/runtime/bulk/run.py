@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, TypeVar
 from aioproducer._util.arguments import is_of_type
 from aioproducer._util.causes import chain_of
 from aioproducer._util.printable import repr_of
-from aioproducer._util.tasks import HOOK_ERRORS, is_cancelled
+from aioproducer._util.tasks import HOOK_ERRORS, is_cancellation
 from aioproducer.core.metadata.cluster import missing_topic_error
 from aioproducer.errors import (
     IllegalStateError,
@@ -144,7 +144,7 @@ class BulkRun:
             try:
                 await feeding
             except HOOK_ERRORS as error:
-                if isinstance(error, asyncio.CancelledError) and is_cancelled():
+                if is_cancellation(error):
                     raise
                 broken = error
             await self._wait()

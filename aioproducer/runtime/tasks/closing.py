@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from aioproducer._util import log
 from aioproducer._util.printable import repr_of
-from aioproducer._util.tasks import HOOK_ERRORS, is_cancelled
+from aioproducer._util.tasks import HOOK_ERRORS, is_cancellation
 
 if TYPE_CHECKING:
     from aioproducer.config import ProducerConfig
@@ -46,7 +46,7 @@ class UserObjects:
                 reason = f"took longer than {bound}" if timeout.expired() else repr_of(error)
                 _log.error("closing %s: %s", name, reason)
             except HOOK_ERRORS as error:
-                if isinstance(error, asyncio.CancelledError) and is_cancelled():
+                if is_cancellation(error):
                     raise
                 _log.error("closing %s: %s", name, repr_of(error), exc_info=error)
 

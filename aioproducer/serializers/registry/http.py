@@ -38,7 +38,7 @@ from aioproducer._util.secrets import (
     without_login,
     without_secrets,
 )
-from aioproducer._util.tasks import HOOK_ERRORS, is_cancelled
+from aioproducer._util.tasks import HOOK_ERRORS, is_cancellation
 from aioproducer._util.threads import in_thread
 from aioproducer.errors import ConfigError, SchemaRegistryError
 from aioproducer.errors.advice import ADVICE
@@ -302,7 +302,7 @@ class RegistryConnection:
                 made = token()
                 token = await made if inspect.isawaitable(made) else made
             except HOOK_ERRORS as error:
-                if isinstance(error, asyncio.CancelledError) and is_cancelled():
+                if is_cancellation(error):
                     raise
                 cleared(error)
                 failure = SchemaRegistryError(f"the bearer_token function raised {repr_of(error)}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import socket
 import threading
 from concurrent.futures import ThreadPoolExecutor
@@ -313,15 +314,28 @@ async def test_a_failure_of_the_users_function_is_raised_as_it_is(error: Excepti
     assert caught.value is error
 
 
-async def test_an_error_of_a_library_in_the_users_function_is_an_os_error() -> None:
-    error = ZeroDivisionError("a bug")
-
+@pytest.mark.parametrize("error", [ZeroDivisionError("a bug"), asyncio.CancelledError()])
+async def test_an_error_of_a_library_in_the_users_function_is_an_os_error(
+    error: BaseException,
+) -> None:
     async def opener(host: str, port: int) -> Any:
         raise error
 
-    with pytest.raises(OSError, match=r"the dialer failed: ZeroDivisionError\('a bug'\)") as caught:
+    with pytest.raises(OSError, match=f"the dialer failed: {re.escape(repr(error))}") as caught:
         await OpenerDialer(opener).connect(Address("a", 1), server_hostname="", limit=100)
     assert caught.value.__cause__ is error
+
+
+async def test_a_dial_that_is_cancelled_in_the_users_function_is_cancelled() -> None:
+    async def opener(host: str, port: int) -> Any:
+        await asyncio.sleep(1)
+
+    connecting = OpenerDialer(opener).connect(Address("a", 1), server_hostname="", limit=100)
+    dial = asyncio.create_task(connecting)
+    await asyncio.sleep(0)
+    dial.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await dial
 
 
 @pytest.mark.parametrize("closing", [None, OSError("no"), "missing"])
