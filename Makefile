@@ -23,7 +23,7 @@ SYSTEM_PACKAGES ?= kcat krb5-kdc krb5-admin-server krb5-user chromium wrk maven 
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo demo-spark gateway gateway-load test test-slow lint type bench bench-full bench-spark instructions sim mutants mutation explore interrupts fuzz asan cluster cluster-matrix cluster-spark faults exactly-once reliability memory scale soak docs docs-screens docs-publish package reproducible audit floors quickstart screenshots clean system-deps compat
+.PHONY: help venv demo demo-spark gateway gateway-load test test-slow lint type bench bench-full bench-spark instructions sim sim-record mutants mutation explore interrupts fuzz asan cluster cluster-matrix cluster-spark faults exactly-once reliability memory scale soak docs docs-screens docs-publish package reproducible audit floors quickstart screenshots clean system-deps compat
 .DELETE_ON_ERROR:
 
 help: ## List the targets
@@ -79,6 +79,9 @@ SEED ?=
 SEEDS ?= 1000
 sim: $(STAMP) ## Simulate clusters and faults on virtual time (SEED=n, or SEEDS=how many; SIM_ARGS=--heals-early)
 	PYTHONPATH=tests $(BIN)/python -m simulation $(if $(SEED),--seed $(SEED),--seeds 1..$(SEEDS) --jobs $$(nproc)) $(SIM_ARGS)
+
+sim-record: $(STAMP) ## Record what the first 300 seeds do, after a change that is to change it (tests/simulation/recorded_runs.txt)
+	PYTHONPATH=tests $(BIN)/python -m simulation --record --jobs $$(nproc)
 
 mutants: $(STAMP) ## Plant defects one by one; the simulation has to find each
 	$(BIN)/python tests/simulation/mutants.py $(MUTANTS_ARGS)

@@ -12,6 +12,7 @@ import time
 from collections.abc import Sequence
 
 from simulation.campaign import Summary, keep_only, report, run_campaign, setup_of
+from simulation.recorded import SEEDS, Comparison, record
 from simulation.simulation import Setup, run_seed
 
 _REPORTED_FAILURES = 3
@@ -19,13 +20,16 @@ _BAR_WIDTH = 30
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs what the arguments ask for; 0 if every guarantee held."""
+    """Runs what the arguments ask for; 0 if every guarantee held, and runs are as recorded."""
     options = _parser().parse_args(arguments)
     if options.seed is not None:
         setup = setup_of(heals_early=options.heals_early)
         if options.keep is not None:
             setup = keep_only(options.seed, options.keep, setup)
         return _one(options.seed, setup, trace=options.trace)
+    if options.record:
+        record(run_campaign(SEEDS, options.jobs, lambda summary: None).courses)
+        return 0
     return _many(options.seeds, options.jobs, heals_early=options.heals_early)
 
 
@@ -35,6 +39,9 @@ def _parser() -> argparse.ArgumentParser:
     what.add_argument("--seed", type=int, help="run one seed, and explain it if it fails")
     what.add_argument(
         "--seeds", type=_seeds, default=range(1, 501), help="A..B, or N for 1..N (default: 500)"
+    )
+    what.add_argument(
+        "--record", action="store_true", help="record what the first seeds do, to compare later"
     )
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="processes")
     parser.add_argument("--keep", type=_places, help="places in the schedule to keep, or -")
@@ -94,7 +101,11 @@ def _many(seeds: range, jobs: int, *, heals_early: bool) -> int:
     for outcome in summary.failures[:_REPORTED_FAILURES]:
         setup = setup_of(heals_early=heals_early)
         print("\n".join(["", *report(run_seed(outcome.seed, setup), setup)]))
-    return 0 if summary.is_clean else 1
+    if not summary.courses:
+        return 0 if summary.is_clean else 1
+    comparison = Comparison(summary.courses)
+    print("", *comparison.lines(), sep="\n")
+    return 0 if summary.is_clean and not comparison.differing else 1
 
 
 if __name__ == "__main__":

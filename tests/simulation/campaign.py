@@ -18,6 +18,7 @@ from typing import NamedTuple
 from aioproducer.testing.world.faults import Fault
 from simulation.faults import KINDS, THEMATIC_KINDS, TRANSACTIONAL_KINDS
 from simulation.oracles import Violation
+from simulation.recorded import SEEDS, Course
 from simulation.shrink import shrink
 from simulation.simulation import Result, Setup, run_seed
 from simulation.themes import EARLY_HEALING
@@ -45,6 +46,7 @@ class Outcome(NamedTuple):
     cpu_s: float
     transactions: int = 0
     recovery: tuple[float, float] = (0.0, 0.0)
+    course: Course | None = None
 
 
 @dataclass(slots=True)
@@ -68,6 +70,8 @@ class Summary:
     """Seconds, and the bound; the one that came closest to its bound."""
     happened: Counter[str] = field(default_factory=Counter)
     failures: list[Outcome] = field(default_factory=list)
+    courses: list[Course] = field(default_factory=list)
+    """Of the seeds that are recorded."""
 
     def add(self, outcome: Outcome) -> None:
         """Counts one seed."""
@@ -83,6 +87,8 @@ class Summary:
         took, bound = outcome.recovery
         if bound and took / bound > self.slowest_recovery[0] / self.slowest_recovery[1]:
             self.slowest_recovery = took, bound
+        if outcome.course is not None:
+            self.courses.append(outcome.course)
         if outcome.violations:
             self.failures.append(outcome)
 
@@ -172,6 +178,7 @@ def _run_one(seed: int, *, heals_early: bool) -> Outcome:
         time.process_time() - began,
         result.transactions,
         result.recovery,
+        Course.of(result) if seed in SEEDS and not heals_early else None,
     )
 
 
