@@ -2628,8 +2628,8 @@ TRANSACTIONAL_MUTANTS += (
         transactional=True,
     ),
 )
-# What the sender's half of a sixteenth round missed: calls that yield with large batches, a final
-# refusal, and state that no rule checked.
+# What the sender's half of a sixteenth round missed: a final refusal, and state that no rule
+# checked.
 MUTANTS += (
     Mutant(
         "mute a partition only if more is queued",
@@ -2637,12 +2637,6 @@ MUTANTS += (
         "            queue.muted = self.settings.guarantee_order\n            drained",
         "            queue.muted = self.settings.guarantee_order and bool(queue.batches)\n"
         "            drained",
-    ),
-    Mutant(
-        "overtake calls that wait for memory after a yield",
-        "runtime/send/appender.py",
-        "                if not self._may_append:\n                    return",
-        "                if False:\n                    return",
     ),
     Mutant(
         "leave the listeners of a cancelled flush",
