@@ -68,11 +68,11 @@ def _text_of(path: str | os.PathLike[str]) -> str:
     """
     descriptor = open_own(path, _READ, StateError, "state")
     with os.fdopen(descriptor, "rb") as file:
-        if stat.S_ISDIR(mode := os.fstat(descriptor).st_mode):
+        status = os.fstat(descriptor)
+        if stat.S_ISDIR(status.st_mode):
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
-        if not stat.S_ISREG(mode):
+        if not stat.S_ISREG(status.st_mode):
             raise ValueError("it is no file")
-        data = file.read(_LONGEST + 1)
-    if len(data) > _LONGEST:
-        raise ValueError("it is too long")
-    return data.decode("utf-8")
+        if status.st_size > _LONGEST:
+            raise ValueError("it is too long")
+        return file.read(status.st_size).decode("utf-8")

@@ -29,7 +29,7 @@ def test_a_throttle_time_that_is_shortened_is_found_out(monkeypatch: pytest.Monk
         self.throttled_until = until
 
     monkeypatch.setattr(BrokerLink, "throttle", throttle)
-    assert ", and was until" in _found_by(6)
+    assert ", and was until" in _found_by(16)
 
 
 def test_a_rack_that_is_not_looked_up_again_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -419,7 +419,7 @@ class _WaitsForTheFirstClose(SimProducer):
 
 def test_a_close_with_a_bound_that_waits_for_another_one_is_found_out() -> None:
     setup = Setup(producer=_WaitsForTheFirstClose, options={"delivery_timeout_ms": 30_000})
-    assert "waits_are_bounded" in _oracles_that_notice(setup, "waits_are_bounded")
+    assert "waits_are_bounded" in _oracles_that_notice(setup, "waits_are_bounded", [32])
 
 
 def test_a_wait_for_memory_that_begins_a_new_bound_is_found_out(
@@ -931,7 +931,7 @@ def test_a_failure_of_a_bulk_call_that_is_reported_as_unread_is_found_out(
 
     monkeypatch.setattr(BulkRun, "_fold_one", fold_unread)
     oracle = "no_failure_is_unhandled_that_was_read"
-    assert oracle in _oracles_that_notice(Setup(), oracle, [37])
+    assert oracle in _oracles_that_notice(Setup(), oracle, [15])
 
 
 def test_an_unread_failure_that_is_not_reported_is_found_out(

@@ -546,16 +546,17 @@ def test_a_commit_that_has_another_outcome_when_it_is_made_again_is_found_out() 
 
 
 @pytest.mark.parametrize(
-    ("error", "after_s", "found"),
+    ("error", "after_s", "is_shut_out", "found"),
     [
-        (CommitOutcomeUnknownError(), 0.1, 1),
-        (CommitOutcomeUnknownError(), 1.0, 0),
-        (GaveUpError("no outcome"), 0.1, 0),
-        (None, 0.1, 0),
+        (CommitOutcomeUnknownError(), 0.1, False, 1),
+        (CommitOutcomeUnknownError(), 0.1, True, 0),
+        (CommitOutcomeUnknownError(), 1.0, False, 0),
+        (GaveUpError("no outcome"), 0.1, False, 0),
+        (None, 0.1, False, 0),
     ],
 )
 def test_a_close_that_does_not_wait_for_a_commit_is_found_out(
-    error: KafkaError | None, after_s: float, found: int
+    error: KafkaError | None, after_s: float, is_shut_out: bool, found: int
 ) -> None:
     async def commit_last() -> None:
         await asyncio.sleep(after_s)
@@ -566,6 +567,7 @@ def test_a_close_that_does_not_wait_for_a_commit_is_found_out(
         entry=SimpleNamespace(name="a"),
         producer=SimpleNamespace(config=SimpleNamespace(max_block_ms=1000)),
         commit_last=commit_last,
+        is_shut_out=is_shut_out,
     )
     loop, ledger = VirtualLoop(random.Random(1)), Ledger()
     run: Any = SimpleNamespace(loop=loop, ledger=ledger)
@@ -892,6 +894,7 @@ def test_a_producer_that_ends_by_a_refused_commit_is_found_out(
     actor: Any = SimpleNamespace(
         entry=SimpleNamespace(name="a.1"),
         has_refused_commit=lambda: has_refused_commit,
+        is_shut_out=False,
         producer=SimpleNamespace(engine=SimpleNamespace(transactions=None)),
         _context=SimpleNamespace(book=book, trace=lambda text: None),
     )

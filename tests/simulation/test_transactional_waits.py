@@ -23,6 +23,7 @@ from aioproducer.errors import (
     TransactionalIdAuthorizationFailedError,
 )
 from aioproducer.testing.broker.faults import Faults
+from aioproducer.testing.broker.settings import ApiVersions, ClusterSettings
 from aioproducer.testing.broker.transactions.groups import GroupOffset
 from aioproducer.testing.world.loop import VirtualLoop
 from aioproducer.types import Record, TopicPartition
@@ -170,8 +171,8 @@ def test_an_end_that_an_abort_would_have_been_enough_for_is_found_out(
     cause: KafkaError, old_brokers: bool, found: int
 ) -> None:
     error = FatalTransactionError().because_of(cause)
-    versions = {ApiKey.INIT_PRODUCER_ID: (0, 2)} if old_brokers else {}
-    cluster = SimpleNamespace(settings=SimpleNamespace(api_versions=versions))
+    versions: ApiVersions = {ApiKey.INIT_PRODUCER_ID: (0, 2)} if old_brokers else {}
+    cluster = SimpleNamespace(settings=ClusterSettings(api_versions=versions), brokers=[1])
     reading: Any = SimpleNamespace(
         evidence=SimpleNamespace(cluster=cluster),
         book=SimpleNamespace(actors=[SimpleNamespace(name="a.1", ended_with=error)]),
@@ -270,10 +271,12 @@ def test_a_position_that_is_not_committed_as_it_was_given_is_found_out(
     assert (actor.called, len(ledger.false_reports)) == (["offsets"], reports)
 
 
-def _begin_while_refused(calls: Any, versions: Mapping[ApiKey, object], ledger: Ledger) -> int:
+def _begin_while_refused(calls: Any, versions: ApiVersions, ledger: Ledger) -> int:
     """Return how many requests would be refused by then."""
     faults = Faults()
-    cluster = SimpleNamespace(settings=SimpleNamespace(api_versions=versions), faults=faults)
+    cluster = SimpleNamespace(
+        settings=ClusterSettings(api_versions=versions), brokers=[1], faults=faults
+    )
     world: Any = SimpleNamespace(cluster=cluster, brokers={})
     _run(begin_while_refused(calls, world, ledger))
     return len(faults._errors)
@@ -296,7 +299,7 @@ def test_a_call_that_hangs_when_its_epoch_is_refused_is_found_out() -> None:
     ("v2", "versions"), [(True, {}), (False, {ApiKey.INIT_PRODUCER_ID: (0, 2)})]
 )
 def test_no_epoch_is_refused_where_a_prepared_transaction_needs_none(
-    v2: bool, versions: Mapping[ApiKey, object]
+    v2: bool, versions: ApiVersions
 ) -> None:
     actor = _Calls(v2=v2)
     assert _begin_while_refused(actor, versions, Ledger()) == 0

@@ -149,6 +149,9 @@ class AIOKafkaProducer(TransactionsMixin):
             metadata_max_age_ms=metadata_max_age_ms,
             connections_max_idle_ms=connections_max_idle_ms,
         )
+        transaction_timeout: Any = transaction_timeout_ms
+        if transaction_timeout is None and transactional_id is None:  # as aiokafka takes it
+            transaction_timeout = 60000
         given = bootstrap_servers if isinstance(bootstrap_servers, str) else list(bootstrap_servers)
         self._own_config = ProducerConfig(
             bootstrap_servers=servers_option(given),
@@ -159,8 +162,7 @@ class AIOKafkaProducer(TransactionsMixin):
             # Without idempotence, one request at a time is what keeps the order under retries.
             max_in_flight_requests_per_connection=5 if idempotent else 1,
             transactional_id=transactional_id,
-            # Without transactions aiokafka takes anything.
-            transaction_timeout_ms=60000 if transactional_id is None else transaction_timeout_ms,
+            transaction_timeout_ms=transaction_timeout,
             partitioner=("default" if is_default(partitioner) else adapted(partitioner)),
             **settings.size_options(max_batch_size, max_request_size),
             **times,
