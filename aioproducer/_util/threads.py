@@ -53,7 +53,7 @@ class OwnThreads:
     of the process until the last call has returned.
     """
 
-    def __init__(self, most: int) -> None:
+    def __init__(self, most: int = 8) -> None:
         self._free = asyncio.Semaphore(most)
 
     async def run(self, call: Callable[P, T], /, *args: P.args, **named: P.kwargs) -> T:

@@ -66,11 +66,14 @@ def time_options(
     retry_backoff_ms: float,
     metadata_max_age_ms: float,
     connections_max_idle_ms: float | None,
+    transaction_timeout_ms: int | None,
+    is_transactional: bool,
 ) -> dict[str, Any]:
     """Return the time limits: every wait is bounded.
 
     aiokafka gives a batch `request_timeout_ms` and one request more, an idempotent one any time;
-    here the latter has Kafka's own two minutes, or more if that is shorter.
+    here the latter has Kafka's own two minutes, or more if that is shorter. Without transactions,
+    their timeout may be None.
     """
     if _milliseconds(metadata_max_age_ms) < 0:
         raise ValueError("metadata_max_age_ms must not be negative")
@@ -78,6 +81,7 @@ def time_options(
     backoff = _milliseconds(retry_backoff_ms)
     delivery = linger + 2 * request
     idle = connections_max_idle_ms
+    is_given = is_transactional or transaction_timeout_ms is not None
     return {
         "request_timeout_ms": request,
         "max_block_ms": request,
@@ -87,6 +91,7 @@ def time_options(
         "retry_backoff_max_ms": max(_LONGEST_BACKOFF_MS, backoff),
         "metadata_max_age_ms": _milliseconds(metadata_max_age_ms),
         "connections_max_idle_ms": -1 if idle is None else _milliseconds(idle),
+        **({"transaction_timeout_ms": transaction_timeout_ms} if is_given else {}),
     }
 
 

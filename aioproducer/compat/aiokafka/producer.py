@@ -148,10 +148,9 @@ class AIOKafkaProducer(TransactionsMixin):
             retry_backoff_ms=retry_backoff_ms,
             metadata_max_age_ms=metadata_max_age_ms,
             connections_max_idle_ms=connections_max_idle_ms,
+            transaction_timeout_ms=transaction_timeout_ms,
+            is_transactional=transactional_id is not None,
         )
-        transaction_timeout: Any = transaction_timeout_ms
-        if transaction_timeout is None and transactional_id is None:  # as aiokafka takes it
-            transaction_timeout = 60000
         given = bootstrap_servers if isinstance(bootstrap_servers, str) else list(bootstrap_servers)
         self._own_config = ProducerConfig(
             bootstrap_servers=servers_option(given),
@@ -162,7 +161,6 @@ class AIOKafkaProducer(TransactionsMixin):
             # Without idempotence, one request at a time is what keeps the order under retries.
             max_in_flight_requests_per_connection=5 if idempotent else 1,
             transactional_id=transactional_id,
-            transaction_timeout_ms=transaction_timeout,
             partitioner=("default" if is_default(partitioner) else adapted(partitioner)),
             **settings.size_options(max_batch_size, max_request_size),
             **times,

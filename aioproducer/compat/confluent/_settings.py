@@ -39,7 +39,6 @@ _KERBEROS_SERVICE: Final = "kafka"
 _MESSAGE_TIMEOUT_MS: Final = 300_000
 """librdkafka's defaults, where they differ from this producer's."""
 _SERVERS: Final = "bootstrap.servers"
-_MOST_CALLS: Final = 8
 _TIME_LIMITS: Final = ("message.timeout.ms", "delivery.timeout.ms", "delivery_timeout_ms")
 
 
@@ -199,7 +198,7 @@ def _kerberos(read: ProducerConfig) -> dict[str, str]:
 
 
 def _token_source(callback: Any, text: str) -> Callable[[], Awaitable[OAuthToken]]:
-    threads = OwnThreads(_MOST_CALLS)
+    threads = OwnThreads()
 
     async def token() -> OAuthToken:
         given = await threads.run(callback, text)

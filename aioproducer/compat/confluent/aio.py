@@ -18,6 +18,7 @@ from typing import Any, Final, NoReturn, Self
 from aioproducer._checks.event_loop import running_loop
 from aioproducer._util import log
 from aioproducer._util.secrets import hides_arguments
+from aioproducer._util.tasks import HOOK_ERRORS
 from aioproducer._util.threads import for_future
 from aioproducer.compat._forwarding import forwarded
 from aioproducer.compat.confluent import _errors as errors
@@ -363,8 +364,8 @@ class _Callbacks:
 
         def call(argument: Any) -> None:
             try:
-                self.finish(for_future(callback)(argument), name)
-            except Exception:
+                self.finish(callback(argument), name)
+            except HOOK_ERRORS:
                 _log.exception("%s raised", name)
 
         return call

@@ -125,7 +125,6 @@ _BESIDE_CONTEXT: Final = (
 
 _RESOLVE: Final = "bootstrap_resolve_timeout_ms"
 _INT_MAX: Final = 2**31 - 1
-_MOST_CALLS: Final = 8
 _OLD: Final = (0, 10)
 _numbers = itertools.count(1)
 
@@ -217,7 +216,7 @@ def _version(value: Any) -> tuple[int, ...] | None:
 
 
 def _token_source(provider: Any) -> Callable[[], Awaitable[OAuthToken]]:
-    threads = OwnThreads(_MOST_CALLS)
+    threads = OwnThreads()
 
     async def token() -> OAuthToken:
         value = await threads.run(provider.token)

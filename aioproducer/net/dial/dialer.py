@@ -21,8 +21,6 @@ from aioproducer.config.proxy_url import ProxyUrl
 from aioproducer.net.dial.proxies import ProxyFailedError, pass_through
 
 _SHOWN = 100
-_MOST_LOOKUPS = 8
-"""Name resolutions of a dialer at a time: a resolver that hangs holds a thread for each."""
 
 
 class Address(NamedTuple):
@@ -81,7 +79,7 @@ class TcpDialer:
             if size > 0
         }
         self._proxy = proxy
-        self._lookups = OwnThreads(_MOST_LOOKUPS)
+        self._lookups = OwnThreads()
 
     async def resolve(self, host: str, port: int, *, canonical: bool) -> list[Address]:
         """Return the resolver's addresses without duplicates, in its order (RFC 6724).

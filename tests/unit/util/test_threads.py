@@ -9,6 +9,7 @@ from contextvars import ContextVar
 from typing import Any
 
 import pytest
+from support.hanging import Hanging
 
 from aioproducer._util.threads import OneTimeEvent, OwnThreads, in_thread, released
 
@@ -97,15 +98,8 @@ async def test_a_call_is_made_here_when_no_thread_can_be_made(
 
 
 def test_a_loop_that_ends_does_not_wait_for_a_call_in_an_own_thread() -> None:
-    hangs = threading.Event()
-
-    async def give_up() -> None:
-        with pytest.raises(TimeoutError):
-            await asyncio.wait_for(OwnThreads(1).run(hangs.wait), 0.01)
-
-    asyncio.run(give_up())
-    assert not hangs.is_set()
-    hangs.set()
+    hanging = Hanging()
+    hanging.check_that_the_loop_ends(lambda: OwnThreads(1).run(hanging))
 
 
 def test_lock_is_free_while_its_owner_waits_and_as_often_taken_afterwards() -> None:

@@ -13,8 +13,6 @@ from aioproducer.errors import AuthenticationError, ConfigError
 from aioproducer.net.security.sasl import CredentialsSource
 from aioproducer.types import SaslCredentials
 
-_MOST_CALLS = 8
-
 
 def default_chain(profile: str | None = None) -> CredentialsSource:
     """Return a source that gets the credentials from botocore on each call."""
@@ -25,7 +23,7 @@ def default_chain(profile: str | None = None) -> CredentialsSource:
             "AWS_MSK_IAM needs sasl_credentials, or the package botocore to find AWS credentials",
             advice='pip install "aioproducer[msk]"',
         ) from None
-    session, threads = Session(profile=profile), OwnThreads(_MOST_CALLS)
+    session, threads = Session(profile=profile), OwnThreads()
 
     def find() -> Any:
         credentials = session.get_credentials()

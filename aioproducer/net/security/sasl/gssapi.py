@@ -21,7 +21,6 @@ from aioproducer.net.security.sasl import UnansweredToken
 
 _NO_LAYER = 1
 _MOST_STEPS = 10
-_MOST_CALLS = 8
 _PASSING = frozenset(
     code & 0xFFFF_FFFF for code in (-1765328228, -1765328230, -1765328363, -1765328351, -1765328350)
 )
@@ -49,7 +48,7 @@ class Gssapi:
     def __init__(self, settings: KerberosSettings) -> None:
         self._settings = settings
         self._gssapi = _library()
-        self._threads = OwnThreads(_MOST_CALLS)
+        self._threads = OwnThreads()
 
     async def exchange(self, host: str) -> AsyncGenerator[bytes, bytes]:
         """Exchange Kerberos tokens, then select no security layer."""

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import asyncio
 import enum
 import sys
-import threading
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
+from support.hanging import Hanging
 
 from aioproducer.errors import AuthenticationError, ConfigError, KafkaConnectionError, KafkaError
 from aioproducer.net.security.sasl import UnansweredToken
@@ -195,17 +193,9 @@ async def test_an_exchange_without_end_is_given_up(library: Library) -> None:
 def test_a_loop_that_ends_does_not_wait_for_a_key_server(
     library: Library, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    answered = threading.Event()
-    monkeypatch.setattr(library, "step", lambda: answered.wait(10))
-
-    async def give_up() -> None:
-        with pytest.raises(TimeoutError):
-            await asyncio.wait_for(login(), 0.01)
-
-    began = time.monotonic()
-    asyncio.run(give_up())
-    answered.set()
-    assert time.monotonic() - began < 5
+    hanging = Hanging()
+    monkeypatch.setattr(library, "step", hanging)
+    hanging.check_that_the_loop_ends(login)
 
 
 @pytest.mark.parametrize(

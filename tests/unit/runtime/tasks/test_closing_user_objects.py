@@ -43,6 +43,12 @@ class ClosingLater(Closing):
         super().close()
 
 
+async def start_and_close(stage: Stage) -> None:
+    """Do nothing in between."""
+    await stage.producer.start()
+    await stage.producer.close()
+
+
 def test_each_is_closed_once_after_the_last_record() -> None:
     reported: list[str] = []
 
@@ -73,11 +79,7 @@ def test_one_object_in_two_places_is_closed_once() -> None:
     reported: list[str] = []
     both = Closing("both", reported)
 
-    async def act(stage: Stage) -> None:
-        await stage.producer.start()
-        await stage.producer.close()
-
-    play(act, key_serializer=both, value_serializer=both, partitioner=both)
+    play(start_and_close, key_serializer=both, value_serializer=both, partitioner=both)
     assert reported == ["both closed"]
 
 
@@ -150,12 +152,8 @@ def test_the_result_of_a_cancelled_future_in_a_close_does_not_begin_another_one(
             cancelled.cancel()
             cancelled.result()
 
-    async def act(stage: Stage) -> None:
-        await stage.producer.start()
-        await stage.producer.close()
-
     key, value = Reading("key", reported), Closing("value", reported)
-    play(act, key_serializer=key, value_serializer=value)
+    play(start_and_close, key_serializer=key, value_serializer=value)
     assert reported == ["value closed"]
     assert "closing Reading: CancelledError()" in caplog.text
 
@@ -165,11 +163,9 @@ def test_functions_and_classes_have_nothing_to_close() -> None:
         def close(self) -> None:
             raise AssertionError
 
-    async def act(stage: Stage) -> None:
-        await stage.producer.start()
-        await stage.producer.close()
-
-    play(act, key_serializer=Text, value_serializer=str.encode, partitioner=lambda *_: 0)
+    play(
+        start_and_close, key_serializer=Text, value_serializer=str.encode, partitioner=lambda *_: 0
+    )
 
 
 def test_one_that_runs_in_a_thread_is_closed_there() -> None:
@@ -224,11 +220,7 @@ def test_the_producer_is_closed_although_an_exception_cannot_be_shown(
 ) -> None:
     reported: list[str] = []
 
-    async def act(stage: Stage) -> None:
-        await stage.producer.start()
-        await stage.producer.close()
-
     broken, sound = Unprintable("key", reported), Closing("value", reported)
-    play(act, key_serializer=broken, value_serializer=sound)
+    play(start_and_close, key_serializer=broken, value_serializer=sound)
     assert reported == ["value closed"]
     assert "closing Unprintable: <Error, whose repr() failed>" in caplog.text
