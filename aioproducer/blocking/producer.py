@@ -23,13 +23,12 @@ import aioproducer.runtime.engine  # noqa: F401 - a child forked in a start has 
 from aioproducer import errors
 from aioproducer._util.arguments import seconds_of, timeout_of
 from aioproducer._util.secrets import hides_arguments
-from aioproducer.blocking import live_producers
 from aioproducer.blocking.fork_safe_lock import ForkSafeLock
 from aioproducer.blocking.handle import DeliveryHandle
 from aioproducer.blocking.loop_side import LoopSideProducer
 from aioproducer.blocking.loop_thread import LoopThread, stall_timeout
 from aioproducer.blocking.reading import BlockReader
-from aioproducer.blocking.started import Started
+from aioproducer.blocking.started import Started, live
 from aioproducer.blocking.transactions import TransactionsMixin
 from aioproducer.client import producer as asynchronous
 from aioproducer.client.lifecycle import State, warned_of_by_owner
@@ -441,7 +440,7 @@ class Producer(TransactionsMixin):
     @property
     def _was_closed_by_exit(self) -> bool:
         """Whether the interpreter's exit has closed it; destructors may flush after that."""
-        is_over = self._started is not None and self._started not in live_producers.live
+        is_over = self._started is not None and self._started not in live
         return is_over and self._state is State.RUNNING and not self._thread.forked
 
     def _usable(self) -> LoopSideProducer:
