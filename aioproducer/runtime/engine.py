@@ -603,7 +603,7 @@ class ProducerEngine:
         self.metadata_task.waits.fail(error)
         if not self._drain_is_cut:
             self.accumulator.closing = True
-            self.accumulator.expedite()
+            self.accumulator.readiness.expedite()
 
     async def _closed(self) -> None:
         """Wait until a closer has ended, even if closers are cancelled meanwhile."""
@@ -768,7 +768,7 @@ class ProducerEngine:
         self._on_event()
 
     def _on_memory_wait(self) -> None:
-        self.accumulator.expedite()
+        self.accumulator.readiness.expedite()
         self.sender_task.wake()
 
     def _on_task_end(self, cause: KafkaError | None) -> None:

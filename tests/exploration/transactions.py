@@ -134,7 +134,7 @@ class TransactionalWorld(World):
                 match action:
                     case RequestOfCoordinator(_, request):
                         version = self._version(request)
-                        self.coordinator_session.on_sending(request)
+                        self.manager.on_sending(request.rpc)
                         self.coordinator_session.on_sent(request, version)
                         self.tx_request = request
                     case CoordinatorUnreachable(request, error):

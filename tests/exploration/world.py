@@ -623,7 +623,7 @@ class World:
         self.faults += 1
         self._refuse_records()
         self.accumulator.closing = True
-        self.accumulator.expedite()
+        self.accumulator.readiness.expedite()
         self.wake()
 
     def on_cut(self) -> None:
@@ -671,7 +671,7 @@ class World:
 
     def _queue_for_memory(self, size: int) -> None:
         self.request = self.pool.enqueue(size, self.on_done)
-        self.accumulator.expedite()
+        self.accumulator.readiness.expedite()
         self.wake()
 
     def on_done(self, request: MemoryRequest) -> None:

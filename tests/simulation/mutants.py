@@ -416,7 +416,7 @@ MUTANTS = (
     Mutant(
         "let a flush wait for the end of the linger",
         "core/batching/accumulator.py",
-        "        self._flushes += 1\n        self.expedite()\n",
+        "        self._flushes += 1\n        self.readiness.expedite()\n",
         "        self._flushes += 1\n",
     ),
     Mutant(
@@ -516,7 +516,7 @@ MUTANTS = (
     Mutant(
         "let a call wait for memory until lingers end",
         "runtime/engine.py",
-        "        self.accumulator.expedite()\n        self.sender_task.wake()\n",
+        "        self.accumulator.readiness.expedite()\n        self.sender_task.wake()\n",
         "        self.sender_task.wake()\n",
     ),
     Mutant(

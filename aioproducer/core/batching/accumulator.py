@@ -475,15 +475,11 @@ class RecordAccumulator:
     def begin_flush(self) -> None:
         """Disable linger until `end_flush`."""
         self._flushes += 1
-        self.expedite()
+        self.readiness.expedite()
 
     def end_flush(self) -> None:
         """End one `begin_flush`."""
         self._flushes -= 1
-
-    def expedite(self) -> None:
-        """Make every lingering partition ready; call when `expedited` becomes true."""
-        self.readiness.expedite()
 
     def replan_all(self) -> None:
         """Replan every partition with batches, after an event that blocked all of them."""
@@ -557,18 +553,16 @@ class IncompleteBatches:
     """The batches without an outcome, in the order in which they expire.
 
     Batches are added in the order of their creation and share one timeout: the first one expires
-    first. The parts of other batches are older than their position. A heap has them by age: there
-    can be thousands, those of early records. Its first entry is never one that was removed.
+    first. The parts of other batches, by ordinal, are older than their position. A heap has them by
+    age: there can be thousands, those of early records. Its first entry is never a removed part.
     """
 
     def __init__(self, delivery_timeout: float) -> None:
         self._timeout = delivery_timeout
         # Not a dict: finding its first key gets slower with every deleted key before it.
         self._whole: OrderedDict[ProducerBatch, None] = OrderedDict()
-        self._parts: dict[ProducerBatch, int] = {}
-        self._numbers: set[int] = set()
-        self._by_age: list[tuple[float, int]] = []
-        self._added = 0
+        self._parts: dict[tuple[int, ...], ProducerBatch] = {}
+        self._by_age: list[tuple[float, tuple[int, ...]]] = []
 
     def __bool__(self) -> bool:
         return bool(self._whole or self._parts)
@@ -577,10 +571,10 @@ class IncompleteBatches:
         return len(self._whole) + len(self._parts)
 
     def __contains__(self, batch: object) -> bool:
-        return batch in self._whole or batch in self._parts
+        return batch in self._whole or batch in self._parts.values()
 
     def __iter__(self) -> Iterator[ProducerBatch]:
-        yield from self._parts
+        yield from self._parts.values()
         yield from self._whole
 
     def add(self, batch: ProducerBatch) -> None:
@@ -589,17 +583,14 @@ class IncompleteBatches:
 
     def add_part(self, part: ProducerBatch) -> None:
         """Add a part of other batches, which is as old as they are."""
-        self._added += 1
-        self._parts[part] = self._added
-        self._numbers.add(self._added)
-        heappush(self._by_age, (self._expires_at(part), self._added))
+        self._parts[part.ordinal] = part
+        heappush(self._by_age, (self._expires_at(part), part.ordinal))
 
     def discard(self, batch: ProducerBatch) -> None:
         """Remove a batch if it is present."""
         self._whole.pop(batch, None)
-        if self._parts and (number := self._parts.pop(batch, None)) is not None:
-            self._numbers.discard(number)
-            while self._by_age and self._by_age[0][1] not in self._numbers:
+        if self._parts and self._parts.pop(batch.ordinal, None) is not None:
+            while self._by_age and self._by_age[0][1] not in self._parts:
                 heappop(self._by_age)
 
     @property
@@ -614,7 +605,7 @@ class IncompleteBatches:
         """Return the batches past their delivery timeout."""
         if self.next_expiry_at > now:
             return []
-        expired = [part for part in self._parts if self._expires_at(part) <= now]
+        expired = [part for part in self._parts.values() if self._expires_at(part) <= now]
         for batch in self._whole:
             if self._expires_at(batch) > now:
                 break

@@ -154,10 +154,6 @@ class CoordinatorSession:
         due_at = self.due_at(now)
         return due_at if due_at > now else recheck_at(nodes, now)
 
-    def on_sending(self, request: TransactionalRequest) -> None:
-        """Handle a request that is about to be written; `on_sent` or `on_unreachable` follows."""
-        self._manager.on_sending(request.rpc)
-
     def on_sent(self, request: TransactionalRequest, version: int) -> None:
         """Handle a request that was sent."""
         self._in_flight = request

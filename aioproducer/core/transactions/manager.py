@@ -403,7 +403,10 @@ class TransactionManager:
         return requests.end(name, identity, commit=commit, v2=self.uses_v2)
 
     def on_sending(self, rpc: Rpc) -> None:
-        """Record that a request is about to be written: from now on it may have an effect."""
+        """Record that a request is about to be written: from now on it may have an effect.
+
+        `on_sent` or `on_unreachable` of `CoordinatorSession` follows.
+        """
         if rpc is Rpc.END:
             self.contents.end_is_out = True
 

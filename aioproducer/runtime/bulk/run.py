@@ -110,11 +110,8 @@ class BulkRun:
         self.result: SendManyResult = SendManyResult()
         self._engine = engine
         self._appender = engine.appender
-        self._pause_timeout_s = engine.config.call_timeout_ms / 1000
+        self._batch_appender = engine.appender.batch_appender
         self._batch_bytes = engine.accumulator.settings.first_size(0)
-        self._size_limit = engine.appender.batch_appender.size_limit
-        self._hashes_keys = engine.appender.batch_appender.hashes_keys
-        self._sticks = engine.appender.batch_appender.sticks
         self._spares = spares
         self._losses = tuple(each for each in LOSSES if each not in spares)
         self._transaction = self._open_transaction()
@@ -206,7 +203,7 @@ class BulkRun:
                     continue
             if (
                 self._is_ahead
-                or not self._appender.batch_appender.may_open(self._batch_bytes)
+                or not self._batch_appender.may_open(self._batch_bytes)
                 or (self._gathering is not None and fast_path.records_this_turn >= RECORDS_PER_TURN)
             ):
                 await self._pause()
@@ -242,7 +239,7 @@ class BulkRun:
             return
         self._caught_up = self._engine.loop.create_future()
         try:
-            async with asyncio.timeout(self._pause_timeout_s):
+            async with asyncio.timeout(self._engine.config.call_timeout_ms / 1000):
                 await self._waiting(self._caught_up)
         except TimeoutError:
             self._stalls = True  # memory is the only bound until a batch has its outcome
@@ -278,7 +275,7 @@ class BulkRun:
                 stop,
                 number,
                 self._appender.wall_ms(),
-                self._size_limit,
+                self._batch_appender.size_limit,
                 _TURN_BYTES,
             )
         finally:
@@ -300,7 +297,7 @@ class BulkRun:
                 parts = await self._finished(name, made)
             _, key, value, headers, partition, timestamp_ms = parts
             on_opened = None if self._gathering is None else self._gathering.add
-            with self._appender.batch_appender.opening(on_opened):
+            with self._batch_appender.opening(on_opened):
                 delivery = self._appender.fast_path.append(
                     name, value, key, headers, partition, timestamp_ms
                 )
@@ -339,7 +336,9 @@ class BulkRun:
                 await asyncio.sleep(0)
             return False
         seen.accepted(delivery, parts)
-        sticks = self._sticks and partition is None and (key is None or not self._hashes_keys)
+        sticks = self._batch_appender.sticks and partition is None
+        if key is not None and self._batch_appender.hashes_keys:
+            sticks = False
         self._track(delivery, number, self._target(name), sticks)
         return True
 
@@ -369,7 +368,7 @@ class BulkRun:
             topic = None  # no topic at all: the row is refused when it is its turn
         target = self._targets.get(topic)
         if target is None:
-            target = self._targets[topic] = BulkTarget(self._engine, topic, self._hashes_keys)
+            target = self._targets[topic] = BulkTarget(self._engine, topic)
         return target
 
     def _check_going_on(self) -> None:

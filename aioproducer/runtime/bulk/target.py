@@ -19,16 +19,15 @@ if TYPE_CHECKING:
 class BulkTarget:
     """The batches of one topic that rows may be written to; None without metadata."""
 
-    def __init__(self, engine: ProducerEngine, topic: str | None, hashes_keys: bool) -> None:
+    def __init__(self, engine: ProducerEngine, topic: str | None) -> None:
         self.topic: str | None = topic
         self.batches: OpenBatches | None = None
-        self._engine = engine
-        self._hashes_keys = hashes_keys
+        self._metadata = engine.metadata
+        self._batch_appender = engine.appender.batch_appender
         self._meta: TopicMetadata | None = None
         self._sticks = False
-        self._sticky: BuiltInPartitioner | None = (
-            None  # from `choose_sticky` to `count_sticky_bytes`
-        )
+        # From `choose_sticky` to `count_sticky_bytes`:
+        self._sticky: BuiltInPartitioner | None = None
         self._partition = -1
 
     def add_batch(self, partition: int, share: Share, sticks: bool) -> None:
@@ -43,7 +42,7 @@ class BulkTarget:
         """Choose the sticky partition before rows are written."""
         self._refresh()
         if self._sticks and self.batches is not None and self._meta is not None:
-            self._sticky = self._engine.appender.batch_appender.sticky_of(self._meta.name)
+            self._sticky = self._batch_appender.sticky_of(self._meta.name)
             self._partition = self._sticky.peek(self._meta)
             self.batches.stick(self._partition, self._sticky.room)
 
@@ -57,10 +56,10 @@ class BulkTarget:
 
     def _refresh(self) -> None:
         """Drop all state if the topic's metadata has changed: keys may belong elsewhere now."""
-        meta = None if self.topic is None else self._engine.metadata.topic(self.topic)
+        meta = None if self.topic is None else self._metadata.topic(self.topic)
         if meta is not self._meta:
             self._meta = meta
             self._sticks = False
             self.batches = None
             if meta is not None and meta.partitions:
-                self.batches = OpenBatches(len(meta.partitions), self._hashes_keys)
+                self.batches = OpenBatches(len(meta.partitions), self._batch_appender.hashes_keys)

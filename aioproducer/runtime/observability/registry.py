@@ -64,11 +64,6 @@ class MetricsRegistry:
         """Remove a metric, if it is registered."""
         self._own.pop(metric.identity, None)
 
-    def live(self, engine: Measured | None) -> Iterator[LiveMetric]:
-        """Yield all metrics; equal to those of another call while nothing changes."""
-        for source in self.sources(engine):
-            yield from source.live()
-
     def sources(self, engine: Measured | None) -> Iterator[Source]:
         """Yield what has metrics: the producer, its topics and brokers, the application."""
         if engine is not None:

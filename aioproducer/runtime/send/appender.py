@@ -52,10 +52,6 @@ LOSSES = (AuthorizationError, InvalidTopicError, KafkaTimeoutError, RecordTooLar
 """Refusals after which a transaction cannot be committed (Java: the ApiExceptions of `doSend`)."""
 
 
-def _no_batch() -> None:
-    """Return no batch: whole batches share none."""
-
-
 class RecordAppender:
     """Append records for `Producer.send` and similar calls.
 
@@ -257,7 +253,7 @@ class RecordAppender:
                 return self.batch_appender.open_whole(checked, buffer, size)
             open_whole = partial(self.batch_appender.open_whole, checked)
             return await self._in_line(
-                meta.name, size, deadline, transaction_number, _no_batch, open_whole, count
+                meta.name, size, deadline, transaction_number, lambda: None, open_whole, count
             )
         except (*LOSSES, IllegalStateError) as error:
             self._on_refused(transaction_number, error)

@@ -108,10 +108,10 @@ class SerializationQueue:
             if queue is None:
                 return
             queue.remove(place)
-            if queue.is_empty:
-                del self._topics[place.topic]
-            else:
+            if queue.resumed or queue.waiting:
                 queue.resume()
+            else:
+                del self._topics[place.topic]
 
     def _check_open(self, place: Place) -> None:
         if self._error is not None:
@@ -158,10 +158,6 @@ class _TopicQueue:
 
     resumed: set[Place] = field(default_factory=set)
     waiting: deque[Place] = field(default_factory=deque)
-
-    @property
-    def is_empty(self) -> bool:
-        return not self.resumed and not self.waiting
 
     def resume(self) -> None:
         """Resume all calls at the front whose serializers are done, in one turn of the loop."""

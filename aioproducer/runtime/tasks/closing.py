@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
@@ -40,7 +40,9 @@ class UserObjects:
             name = type(found).__name__
             try:
                 async with asyncio.timeout(self._timeout_ms / 1000) as timeout:
-                    await _called(found.close)
+                    result = found.close()
+                    if inspect.isawaitable(result):
+                        await result
             except TimeoutError as error:
                 bound = f"request_timeout_ms={self._timeout_ms}"
                 reason = f"took longer than {bound}" if timeout.expired() else repr_of(error)
@@ -64,9 +66,3 @@ def silence(tasks: Iterable[asyncio.Task[Any]]) -> None:
     for task in tasks:
         with suppress(AttributeError):  # a task factory's own kind may lack it
             task._log_destroy_pending = False  # type: ignore[attr-defined]
-
-
-async def _called(close: Callable[[], object]) -> None:
-    result = close()
-    if inspect.isawaitable(result):
-        await result

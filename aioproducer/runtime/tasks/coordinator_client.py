@@ -20,6 +20,7 @@ from typing import TypeVar
 from aioproducer._checks.event_loop import running_loop
 from aioproducer._util.tasks import together
 from aioproducer.config import ProducerConfig
+from aioproducer.core.sending.actions import RECHECK_S
 from aioproducer.core.sending.failures import as_lost_connection
 from aioproducer.core.transactions import coordinator_queries
 from aioproducer.core.transactions.coordinator_queries import CoordinatorQuery
@@ -49,8 +50,6 @@ from aioproducer.wire.schema import Message
 
 _T = TypeVar("_T")
 
-_RECHECK_S = 1.0
-"""Interval of checks while no broker is ready: if a dial is slow, another broker may be chosen."""
 _MAY_BE_ELSEWHERE = (
     CoordinatorNotAvailableError,
     KafkaConnectionError,
@@ -312,7 +311,7 @@ class CoordinatorClient:
                 raise min(map(as_lost_connection, errors), key=lambda error: error.retriable)
             if node_id is not None:
                 client.maybe_connect(node_id, now)
-            await self._event(min(client.next_chance_at(now) - now, _RECHECK_S))
+            await self._event(min(client.next_chance_at(now) - now, RECHECK_S))
         raise NodeDisconnectedError("the client was closed")
 
     async def _ready(self, node_id: int) -> None:
@@ -326,7 +325,7 @@ class CoordinatorClient:
             failure = client.connection_failures(node_id)
             if failure is not None and client.state(node_id) is NodeState.BACKING_OFF:
                 raise as_lost_connection(failure)
-            await self._event(min(client.ready_at(node_id, now) - now, _RECHECK_S))
+            await self._event(min(client.ready_at(node_id, now) - now, RECHECK_S))
 
     async def _event(self, at_most_s: float) -> None:
         self._changed.clear()

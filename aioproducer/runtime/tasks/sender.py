@@ -247,7 +247,8 @@ class SenderTask(TurnTask):
             raise self.interrupt
         self._dispatch_prepared()
         gives_way, self._gives_way = self._gives_way, False
-        if gives_way and self._may_rest():
+        rests = self._activity.time() < self._rests_until
+        if gives_way and rests and not self._sender.accumulator.expedited:
             await asyncio.sleep(0)  # a loop of sends that goes on calls `give_way` again
             return
         now, began = self._loop.time(), self._activity.time()
@@ -263,10 +264,6 @@ class SenderTask(TurnTask):
         else:
             # More to do at once; let other tasks run in between.
             await asyncio.sleep(0)
-
-    def _may_rest(self) -> bool:
-        is_rested = self._activity.time() >= self._rests_until
-        return not is_rested and not self._sender.accumulator.expedited
 
     def _act(self, now: float) -> None:
         """Perform the actions of `Sender.poll`.
@@ -305,7 +302,7 @@ class SenderTask(TurnTask):
             if answer.producer_id >= 0 <= answer.producer_epoch:
                 identity = ProducerIdentity(answer.producer_id, answer.producer_epoch)
                 self._sender.on_identity(identity)
-                self.warnings.recovered(self._now(), _PRODUCER_ID, "there is a producer id")
+                self.warnings.recovered(self._loop.time(), _PRODUCER_ID, "there is a producer id")
                 self.wake()
                 return
             failure = ProtocolError("InitProducerId was answered without a producer id")
@@ -316,7 +313,7 @@ class SenderTask(TurnTask):
         self.wake()
 
     def _on_identity_failure(self, error: KafkaError) -> None:
-        now = self._now()
+        now = self._loop.time()
         self._sender.on_identity_failure(error, now)
         if self._stopping or self._sender.fatal_error is not None:
             return
@@ -360,7 +357,7 @@ class SenderTask(TurnTask):
             else:
                 error = task.exception()
             if error is None:
-                now = self._now()
+                now = self._loop.time()
                 live = self._sender.without_outdated(node_id, batches, now)
                 live = self._sender.without_unencoded(node_id, live, now)
                 if live:
@@ -444,11 +441,8 @@ class SenderTask(TurnTask):
         self, node_id: int, batches: Sequence[ProducerBatch], error: BaseException
     ) -> None:
         failure = error if isinstance(error, KafkaError) else ProducerFailedError(repr_of(error))
-        self._sender.on_not_dispatched(node_id, batches, failure, self._now())
+        self._sender.on_not_dispatched(node_id, batches, failure, self._loop.time())
         self.wake()
-
-    def _now(self) -> float:
-        return self._loop.time()
 
     def _topic_id(self, name: str) -> UUID:
         topic = self._metadata.topic(name)

@@ -296,7 +296,7 @@ class TransactionTask(TurnTask):
                 node_id, request.request_type, request.min_version, request.max_version
             )
             prepared = PreparedRequest.of(request.make(version), version)
-            self._coordinator_session.on_sending(request)
+            self.manager.on_sending(request.rpc)
             future = client.send(node_id, prepared, timeout_s=self._request_timeout, now=now)
         except UnsupportedVersionError as error:
             self._coordinator_session.on_unsupported(request, error)

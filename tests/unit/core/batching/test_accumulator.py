@@ -308,10 +308,10 @@ def test_flushing_closing_and_exhausted_memory_end_the_linger() -> None:
             core.accumulator.begin_flush()
         elif expedite == "close":
             core.accumulator.closing = True
-            core.accumulator.expedite()
+            core.accumulator.readiness.expedite()
         else:
             core.pool.enqueue(200, lambda _: None)
-            core.accumulator.expedite()
+            core.accumulator.readiness.expedite()
         assert len(core.drain(1)) == 1, expedite
 
 

@@ -48,7 +48,7 @@ def test_a_need_for_memory_ends_lingers() -> None:
     batches = [core.append(partition) for partition in range(5)]
     assert core.drain(1) == []
     core.accumulator.closing = True
-    core.accumulator.expedite()
+    core.accumulator.readiness.expedite()
     assert core.drain(1) == batches
 
 

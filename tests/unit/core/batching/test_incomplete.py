@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import count
 from math import inf
 from random import Random
 
@@ -9,9 +10,12 @@ from aioproducer.core.batching.accumulator import IncompleteBatches
 from aioproducer.core.batching.batch import ProducerBatch
 from aioproducer.types import TopicPartition
 
+ordinals = count(1)
+
 
 def made_at(now: float) -> ProducerBatch:
-    return ProducerBatch(TopicPartition("t", 0), bytearray(100), 100, now=now)
+    where, ordinal = TopicPartition("t", 0), (next(ordinals),)
+    return ProducerBatch(where, bytearray(100), 100, now=now, ordinal=ordinal)
 
 
 def test_nothing_expires_where_there_is_nothing() -> None:
@@ -88,7 +92,9 @@ class CountingBatch(ProducerBatch):
 def test_a_part_is_read_no_more_often_the_more_there_are() -> None:
     incomplete = IncompleteBatches(10.0)
     where = TopicPartition("t", 0)
-    parts = [CountingBatch(where, bytearray(100), 100, now=float(n)) for n in range(500)]
+    parts = [
+        CountingBatch(where, bytearray(100), 100, now=float(n), ordinal=(n,)) for n in range(500)
+    ]
     CountingBatch.reads = 0
     for part in parts:
         incomplete.add_part(part)

@@ -371,7 +371,8 @@ def test_reporters_get_the_metrics_that_all_metrics_has():
                 ApplicationMetric("jobs", "shop", float, tags={"b": "", "a": ""})
             )
             await producer.send_and_wait("t", b"v")
-            live = [each.measured() for each in producer._registry().live(producer._engine)]
+            sources = producer._registry().sources(producer._engine)
+            live = [each.measured() for source in sources for each in source.live()]
             assert live == producer.all_metrics()
 
     play(act, **ROOMY)

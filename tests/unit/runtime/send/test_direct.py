@@ -395,7 +395,8 @@ def test_a_metric_that_is_kept_counts_the_awaited_record() -> None:
             await producer.send_and_wait("t", b"first")
             kept = [
                 metric
-                for metric in producer._registry().live(producer._engine)
+                for source in producer._registry().sources(producer._engine)
+                for metric in source.live()
                 if (metric.group, metric.name)
                 in {
                     ("producer-topic-metrics", "record-send-total"),
