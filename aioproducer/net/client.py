@@ -73,8 +73,6 @@ class NetworkClient:
         on_event: Callable[[], None],
     ) -> None:
         """Create a client without a running loop; `loop_time` is the clock of its later loop."""
-        self._settings = settings
-        self._rng = rng
         self.closed: bool = False
         self._brokers: dict[int, BrokerLink] = {}
         self._bootstrap: dict[int, BrokerLink] = {}
@@ -279,7 +277,7 @@ class NetworkClient:
     def _groups(self) -> list[dict[int, BrokerLink]]:
         """Return the brokers, and the bootstrap servers if they may be used."""
         groups = [self._brokers, self._bootstrap]
-        return groups[:1] if self._brokers and not self._settings.rebootstrap else groups
+        return groups[:1] if self._brokers and not self._around.settings.rebootstrap else groups
 
     def ready_node(self, now: float) -> int | None:
         """Return the least loaded node that is ready now, including bootstrap servers.
@@ -296,7 +294,7 @@ class NetworkClient:
         if not candidates:
             return None
         # A random start spreads many clients over equally loaded nodes.
-        start = self._rng.randrange(len(candidates))
+        start = self._around.rng.randrange(len(candidates))
         candidates = candidates[start:] + candidates[:start]
         ready = [link for link in candidates if link.can_ask(now)]
         if ready:
@@ -336,7 +334,7 @@ class NetworkClient:
         """
         future: asyncio.Future[Message | None] = asyncio.get_running_loop().create_future()
         if timeout_s is None:
-            timeout_s = self._settings.request_timeout_s
+            timeout_s = self._around.settings.request_timeout_s
         self.begin(node_id, request, timeout_s=timeout_s, now=now, future=future, reserve=RESERVE)
         return future
 
@@ -371,7 +369,7 @@ class NetworkClient:
                 kind,
                 version,
                 correlation_id,
-                request.build(version, correlation_id, self._settings.client_id),
+                request.build(version, correlation_id, self._around.settings.client_id),
                 now + timeout_s,
                 on_end,
                 future,

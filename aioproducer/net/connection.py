@@ -283,8 +283,11 @@ class Connection:
             request.end = self._bytes_written = self._bytes_written + size
             if len(request.buffers) > 1 or not expect_response:
                 self._check_transport()
-            self._write(request.buffers)
             self._io_stats.on_request(size, now)
+            if len(request.buffers) == 1:
+                self._transport.write(request.buffers[0])
+            else:
+                self._transport.writelines(request.buffers)
             if self.error is not None:
                 return
             if not expect_response:
@@ -295,17 +298,9 @@ class Connection:
                 self._watch_flush()
             self._wake_at(request.deadline, now)
         except Exception as error:
-            self._broken_by(error)
-
-    def _write(self, buffers: Sequence[bytes | memoryview]) -> None:
-        """Hand a framed request to the transport; an exception fails the connection."""
-        try:
-            if len(buffers) == 1:
-                self._transport.write(buffers[0])
-            else:
-                self._transport.writelines(buffers)
-        except Exception as error:
-            self._broken_by(error)
+            failure = self._disconnected(f"writing failed: {error}")
+            failure.__cause__ = error.with_traceback(None)  # its frames keep the buffers alive
+            self.abort(failure)
 
     def _check_transport(self) -> None:
         """Raise if the transport is lost and the reader task has not reported that yet.
@@ -316,11 +311,6 @@ class Connection:
         """
         if self._transport.is_closing():
             raise BrokenPipeError("the connection is lost")
-
-    def _broken_by(self, error: Exception) -> None:
-        failure = self._disconnected(f"writing failed: {error}")
-        failure.__cause__ = error.with_traceback(None)  # its frames would keep the buffers alive
-        self.abort(failure)
 
     def extend_deadlines(self, seconds: float) -> None:
         """Extend the deadlines of the requests in flight by the broker's throttle time."""

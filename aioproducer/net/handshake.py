@@ -33,6 +33,7 @@ from aioproducer.wire.messages.list_offsets import ListOffsetsRequest
 from aioproducer.wire.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
 from aioproducer.wire.schema import Message
 
+_SOFTWARE_NAME = "aioproducer"
 _UNSUPPORTED_VERSION = 35
 _MOST_REMEMBERED = 1_000
 """Limit of APIs and features per connection; Kafka has some dozens."""
@@ -82,7 +83,7 @@ async def _ask_for_versions(session: Session) -> None:
     while True:
         # Before version 3 both are left out.
         request = ApiVersionsRequest(
-            client_software_name=session.settings.software_name,
+            client_software_name=_SOFTWARE_NAME,
             client_software_version=session.settings.software_version,
         )
         if version >= CHECKING_VERSION:

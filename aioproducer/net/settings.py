@@ -1,7 +1,4 @@
-"""NetSettings: options of the network layer, with times in float seconds.
-
-Invariant: the software's name and version match the pattern that brokers check (KIP-511).
-"""
+"""NetSettings: options of the network layer, with times in float seconds."""
 
 from __future__ import annotations
 
@@ -17,7 +14,7 @@ _NOT_ALLOWED = re.compile(r"[^a-zA-Z0-9\-.]+")
 
 
 def software_label(text: str) -> str:
-    """Return the text as a name or version that brokers accept (KIP-511).
+    """Return the text as a version that brokers accept (KIP-511).
 
     Brokers refuse ApiVersions with INVALID_REQUEST unless name and version match
     `[a-zA-Z0-9](?:[a-zA-Z0-9\\-.]*[a-zA-Z0-9])?`; a local version like `1.0+git` would not.
@@ -54,9 +51,5 @@ class NetSettings:
     """Returns the principal that brokers see, for error messages."""
     sampling: Sampling = field(default_factory=Sampling)
     """Sampling of rates and peaks."""
-    software_name: str = "aioproducer"
     software_version: str = "unknown"
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "software_name", software_label(self.software_name))
-        object.__setattr__(self, "software_version", software_label(self.software_version))
+    """The client's version, as a `software_label`."""

@@ -56,7 +56,7 @@ class BrokerVersions:
     `features` are the finalized levels of the cluster (KIP-584), as of `features_epoch`.
     """
 
-    __slots__ = ("_ranges", "features", "features_epoch")
+    __slots__ = ("features", "features_epoch", "ranges")
 
     def __init__(
         self,
@@ -69,18 +69,13 @@ class BrokerVersions:
 
         An impossible range, such as 3 to 2, has no version; the other APIs can be used.
         """
-        self._ranges = dict(ranges)
+        self.ranges: Mapping[int, tuple[int, int]] = ranges
         self.features: Mapping[str, int] = features
         self.features_epoch: int = features_epoch
 
-    @property
-    def ranges(self) -> Mapping[int, tuple[int, int]]:
-        """The lowest and highest version of each API, by its key."""
-        return MappingProxyType(self._ranges)
-
     def highest(self, api: ApiKey) -> int:
         """Return the highest version of the broker, even if the client lacks it; -1 for none."""
-        return self._ranges[api][1] if api in self._ranges else -1
+        return self.ranges[api][1] if api in self.ranges else -1
 
     @property
     def has_transactions_v2(self) -> bool:
@@ -100,7 +95,7 @@ class BrokerVersions:
         ours_low, ours_high = request_type.VALID_VERSIONS
         low = max(ours_low, lowest)
         high = ours_high if highest is None else min(ours_high, highest)
-        theirs = None if key is None else self._ranges.get(key)
+        theirs = None if key is None else self.ranges.get(key)
         if theirs is not None:
             version = min(high, theirs[1])
             if version >= max(low, theirs[0]):

@@ -22,7 +22,7 @@ from aioproducer.core.transactions.sequencer import TransactionalSequencer
 from aioproducer.metrics.totals import Sampling
 from aioproducer.net.dial.dialer import Dialer, TcpDialer
 from aioproducer.net.legacy_brokers import ranges_of_old_broker
-from aioproducer.net.settings import NetSettings
+from aioproducer.net.settings import NetSettings, software_label
 from aioproducer.records.codecs import codec_for
 from aioproducer.runtime.security_settings import principal_of, sasl_mechanism, tls_contexts
 from aioproducer.runtime.tasks.encoder import BatchEncoder
@@ -90,7 +90,7 @@ def net_settings(config: ProducerConfig) -> NetSettings:
         sasl=sasl_mechanism(config),
         principal=principal_of(config),
         sampling=sampling(config),
-        software_version=__version__,
+        software_version=software_label(__version__),
     )
 
 

@@ -1954,7 +1954,7 @@ MUTANTS += (
     Mutant(
         "dial no bootstrap server while brokers are known",
         "net/client.py",
-        "groups[:1] if self._brokers and not self._settings.rebootstrap else groups",
+        "groups[:1] if self._brokers and not self._around.settings.rebootstrap else groups",
         "groups[:1] if self._brokers else groups",
     ),
     Mutant(

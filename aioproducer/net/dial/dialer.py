@@ -70,13 +70,9 @@ class TcpDialer:
         receive_buffer_bytes: int = -1,
         proxy: ProxyUrl | None = None,
     ) -> None:
-        self._buffer_options = {
-            option: size
-            for option, size in (
-                (socket.SO_SNDBUF, send_buffer_bytes),
-                (socket.SO_RCVBUF, receive_buffer_bytes),
-            )
-            if size > 0
+        self._buffers = {
+            socket.SO_SNDBUF: send_buffer_bytes,
+            socket.SO_RCVBUF: receive_buffer_bytes,
         }
         self._proxy = proxy
         self._lookups = OwnThreads()
@@ -167,8 +163,9 @@ class TcpDialer:
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, True)
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, True)
         # Before connect: the receive buffer decides the window scale of the TCP handshake.
-        for option, size in self._buffer_options.items():
-            sock.setsockopt(socket.SOL_SOCKET, option, size)
+        for option, size in self._buffers.items():
+            if size > 0:
+                sock.setsockopt(socket.SOL_SOCKET, option, size)
 
 
 def reason_of(error: OSError) -> str:
