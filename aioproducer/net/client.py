@@ -333,8 +333,6 @@ class NetworkClient:
         example `NodeNotReady` (see `can_ask`), nothing was sent.
         """
         future: asyncio.Future[Message | None] = asyncio.get_running_loop().create_future()
-        if timeout_s is None:
-            timeout_s = self._around.settings.request_timeout_s
         self.begin(node_id, request, timeout_s=timeout_s, now=now, future=future, reserve=RESERVE)
         return future
 
@@ -343,7 +341,7 @@ class NetworkClient:
         node_id: int,
         request: Message | PreparedRequest,
         *,
-        timeout_s: float,
+        timeout_s: float | None = None,
         now: float,
         on_end: OnEnd | None = None,
         future: asyncio.Future[Message | None] | None = None,
@@ -351,8 +349,9 @@ class NetworkClient:
     ) -> None:
         """Send a request whose response or error ends `future`, or is the argument of `on_end`.
 
-        `reserve` requests above the limit may be in flight; 0 for Produce requests. If it raises,
-        for example `NodeNotReady` (see `is_ready`), nothing was sent.
+        `timeout_s` is that of the settings when left out. `reserve` requests above the limit may be
+        in flight; 0 for Produce requests. If it raises, for example `NodeNotReady` (see
+        `is_ready`), nothing was sent.
         """
         link = self.link(node_id)
         connection = None if link is None else link.ready_connection(now, reserve)
@@ -363,6 +362,8 @@ class NetworkClient:
         kind, version = request.request_type, request.version
         if version is None:
             version = link.versions.choose(kind, node_id=node_id)
+        if timeout_s is None:
+            timeout_s = self._around.settings.request_timeout_s
         correlation_id = connection.next_correlation_id()
         connection.begin(
             InFlightRequest(

@@ -290,7 +290,6 @@ class ProducerEngine:
             resource={name: value for name, value in resource.items() if value},
             loop=self.loop,
             wall_ms=wall_ms,
-            request_timeout=config.request_timeout_ms / 1000,
             rng=self._rng,
         )
 

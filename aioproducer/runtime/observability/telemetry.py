@@ -64,7 +64,6 @@ class TelemetryReporter:
         resource: Mapping[str, str],
         loop: asyncio.AbstractEventLoop,
         wall_ms: Callable[[], int],
-        request_timeout: float,
         rng: Random,
     ) -> None:
         self._client = client
@@ -72,7 +71,6 @@ class TelemetryReporter:
         self._resource = resource
         self._loop = loop
         self._wall_ms = wall_ms
-        self._request_timeout = request_timeout
         self._telemetry = Telemetry([codec for codec in CompressionType if codec], rng)
         self._ledger = PointLedger(wall_ms() * _NS_PER_MS)
         self.warnings: log.RateLimitedLog = log.RateLimitedLog(_log)
@@ -220,7 +218,7 @@ class TelemetryReporter:
         self, node_id: int, request: Message, now: float
     ) -> asyncio.Future[Message | None] | None:
         try:
-            answer = self._client.send(node_id, request, timeout_s=self._request_timeout, now=now)
+            answer = self._client.send(node_id, request, now=now)
         except UnsupportedVersionError:
             self._telemetry.on_unsupported(now)
             return None

@@ -78,7 +78,6 @@ class CoordinatorClient:
         self._timeout_s = config.call_timeout_ms / 1000
         self._bound = config.call_bound
         self._principal = principal_of(config)
-        self._request_timeout = config.request_timeout_ms / 1000
         self._rng = rng or random.Random()
         self._backoff = settings.retry_backoff(config)
         self._changed = asyncio.Event()
@@ -283,9 +282,8 @@ class CoordinatorClient:
             ) from error.__cause__
 
     async def _send(self, node_id: int, request: PreparedRequest) -> Message:
-        now, timeout_s = self._loop.time(), self._request_timeout
         try:
-            answer = await self._client.send(node_id, request, timeout_s=timeout_s, now=now)
+            answer = await self._client.send(node_id, request, now=self._loop.time())
         except ProtocolError as error:
             raise as_lost_connection(error) from error
         if answer is None:

@@ -75,7 +75,6 @@ class MetadataTask(TurnTask):
         self._client = client
         self._on_update = on_update
         self._on_failed = on_end
-        self._request_timeout = config.request_timeout_ms / 1000
         self._may_create_topics = config.allow_auto_create_topics
         self._rebootstraps = config.metadata_recovery_strategy == "rebootstrap"
         self._resolve_timeout_ms = config.bootstrap_resolve_timeout_ms
@@ -164,7 +163,7 @@ class MetadataTask(TurnTask):
                 topics=[MetadataRequestTopic(name=name) for name in fetch.topics],
                 allow_auto_topic_creation=fetch.allow_auto_create,
             )
-            answer = self._client.send(node_id, request, timeout_s=self._request_timeout, now=now)
+            answer = self._client.send(node_id, request, now=now)
         except KafkaError as error:
             self._fail(error)
             return

@@ -287,7 +287,7 @@ class SenderTask(TurnTask):
             transactional_id=None, transaction_timeout_ms=_NO_TRANSACTION_TIMEOUT
         )
         try:
-            future = self._client.send(node_id, request, timeout_s=self._request_timeout, now=now)
+            future = self._client.send(node_id, request, now=now)
         except KafkaError as error:
             if isinstance(error, UnsupportedVersionError):
                 error = without_producer_ids()
@@ -385,7 +385,6 @@ class SenderTask(TurnTask):
             self._client.begin(
                 node_id,
                 PreparedRequest(ProduceRequest, encode, self._acks != 0, version=version),
-                timeout_s=self._request_timeout,
                 now=now,
                 on_end=partial(self._on_answer, node_id, live),
             )

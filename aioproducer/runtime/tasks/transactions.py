@@ -297,7 +297,7 @@ class TransactionTask(TurnTask):
             )
             prepared = PreparedRequest.of(request.make(version), version)
             self.manager.on_sending(request.rpc)
-            future = client.send(node_id, prepared, timeout_s=self._request_timeout, now=now)
+            future = client.send(node_id, prepared, now=now)
         except UnsupportedVersionError as error:
             self._coordinator_session.on_unsupported(request, error)
             return
