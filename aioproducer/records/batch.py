@@ -69,7 +69,6 @@ class EncodedBatch:
     def restamped(self, producer_id: int, producer_epoch: int, base_sequence: int) -> EncodedBatch:
         """Return the same records under another producer id, epoch and sequence (KIP-360)."""
         # A new header: a transport may still read the old one.
-        _, _, leader_epoch, _, _ = FRONT.unpack_from(self.header)
         attributes, last_delta, base_timestamp, max_timestamp, *_ = TAIL.unpack_from(
             self.header, CRC_END
         )
@@ -83,7 +82,7 @@ class EncodedBatch:
             base_sequence,
             self.count,
         )
-        return replace(self, header=_header(leader_epoch, tail, self.body))
+        return replace(self, header=_header(tail, self.body))
 
 
 def encode_batch(
@@ -97,11 +96,10 @@ def encode_batch(
     producer_epoch: int = -1,
     base_sequence: int = -1,
     transactional: bool = False,
-    leader_epoch: int = -1,
 ) -> EncodedBatch:
     """Put a header in front of `body`, the records of a builder, compressed by `codec`.
 
-    Producers leave `leader_epoch` at -1; the broker sets it. Timestamps are in ms.
+    Timestamps are in ms.
     """
     if count < 1:
         raise ValueError("a batch needs at least one record")
@@ -115,7 +113,7 @@ def encode_batch(
         base_sequence,
         count,
     )
-    return EncodedBatch(_header(leader_epoch, tail, body), body, count, codec)
+    return EncodedBatch(_header(tail, body), body, count, codec)
 
 
 @cache
@@ -126,7 +124,8 @@ def _checksum() -> Callable[[bytes | memoryview, int], int]:
     return crc32c
 
 
-def _header(leader_epoch: int, tail: bytes, body: bytes | memoryview) -> bytes:
+def _header(tail: bytes, body: bytes | memoryview) -> bytes:
     crc32c = _checksum()
     length = HEADER_SIZE - LENGTH_END + len(body)
-    return FRONT.pack(0, length, leader_epoch, MAGIC, crc32c(body, crc32c(tail, 0))) + tail
+    # The broker sets the base offset and the leader epoch.
+    return FRONT.pack(0, length, -1, MAGIC, crc32c(body, crc32c(tail, 0))) + tail

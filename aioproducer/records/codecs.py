@@ -15,9 +15,9 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from enum import IntEnum
 from functools import lru_cache
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Protocol
 
-from aioproducer.errors import ConfigError, ProtocolError, UnsupportedCodecError
+from aioproducer.errors import ProtocolError, UnsupportedCodecError
 
 _Data = bytes | memoryview
 
@@ -35,10 +35,8 @@ class CompressionType(IntEnum):
 class Codec(Protocol):
     """One way to compress; safe to use from several threads at once."""
 
-    @property
-    def type(self) -> CompressionType:
-        """The codec's number in a batch's attributes."""
-        ...
+    type: CompressionType
+    """The codec's number in a batch's attributes."""
 
     def compress(self, data: _Data) -> bytes:
         """Compress `data` into what a Kafka broker accepts as a batch's body."""
@@ -163,15 +161,11 @@ class _Lz4:
         with _imported("lz4", self.type):
             import lz4.frame
         self._frame: Any = lz4.frame
-        self._level = self._library_level(level)
-
-    @classmethod
-    def _library_level(cls, level: int | None) -> int:
         # Java compresses with the fast algorithm at its default level, and with the
         # high-compression one at every other.
-        if level is None or level == cls._JAVA_DEFAULT_LEVEL:
-            return cls._FAST
-        return min(max(level, cls._LOWEST_HIGH_COMPRESSION), cls._HIGHEST)
+        self._level = self._FAST
+        if level is not None and level != self._JAVA_DEFAULT_LEVEL:
+            self._level = min(max(level, self._LOWEST_HIGH_COMPRESSION), self._HIGHEST)
 
     def compress(self, data: _Data) -> bytes:
         frame: bytes = self._frame.compress(
@@ -273,37 +267,24 @@ class _Zstd:
         return out
 
 
-class _Entry(NamedTuple):
-    make: Callable[[int | None], Codec]
-    levels: range | None
-    default_level: int | None
-
-
-# Levels and defaults: Java's CompressionType and KIP-390.
-_CODECS: dict[CompressionType, _Entry] = {
-    CompressionType.NONE: _Entry(_NoCompression, None, None),
-    CompressionType.GZIP: _Entry(_Gzip, range(1, 10), -1),
-    CompressionType.SNAPPY: _Entry(_Snappy, None, None),
-    CompressionType.LZ4: _Entry(_Lz4, range(1, 18), 9),
-    CompressionType.ZSTD: _Entry(_Zstd, range(-131072, 23), 3),
+_CODECS: dict[CompressionType, Callable[[int | None], Codec]] = {
+    CompressionType.NONE: _NoCompression,
+    CompressionType.GZIP: _Gzip,
+    CompressionType.SNAPPY: _Snappy,
+    CompressionType.LZ4: _Lz4,
+    CompressionType.ZSTD: _Zstd,
 }
 
 
 @lru_cache(maxsize=64, typed=True)
 def codec_for(type_or_name: CompressionType | str, level: int | None = None) -> Codec:
-    """Return the codec of that type or Kafka name (`gzip`), with its library imported."""
-    codec = _compression_type(type_or_name)
-    entry = _CODECS[codec]
-    if level is None or level == entry.default_level:
-        return entry.make(None)
-    if entry.levels is None:
-        raise ConfigError(f"compression type {codec.name.lower()} has no levels, {level} was given")
-    if level not in entry.levels:
-        raise ConfigError(
-            f"compression level {level} of {codec.name.lower()} is outside "
-            f"{entry.levels.start}..{entry.levels.stop - 1}"
-        )
-    return entry.make(level)
+    """Return the codec of that type or Kafka name (`gzip`), with its library imported.
+
+    `level` is one that the option of the codec allows; None is Java's default.
+    """
+    if isinstance(type_or_name, str):
+        type_or_name = CompressionType[type_or_name.upper()]
+    return _CODECS[type_or_name](level)
 
 
 def compress_body(codec: Codec, body: _Data) -> tuple[CompressionType, _Data]:
@@ -314,16 +295,6 @@ def compress_body(codec: Codec, body: _Data) -> tuple[CompressionType, _Data]:
     if len(compressed) < len(body):
         return codec.type, compressed
     return CompressionType.NONE, body
-
-
-def _compression_type(type_or_name: CompressionType | str) -> CompressionType:
-    if isinstance(type_or_name, CompressionType):
-        return type_or_name
-    for codec in CompressionType:
-        if codec.name.lower() == type_or_name:
-            return codec
-    names = ", ".join(codec.name.lower() for codec in CompressionType)
-    raise ConfigError(f"unknown compression type {type_or_name!r}; there are {names}")
 
 
 @contextmanager

@@ -22,7 +22,6 @@ def test_header_fields_are_read_back():
                 producer_epoch=2,
                 base_sequence=77,
                 transactional=True,
-                leader_epoch=4,
             )
         )
     )
@@ -31,7 +30,7 @@ def test_header_fields_are_read_back():
     assert (batch.producer_id, batch.producer_epoch, batch.base_sequence) == (9, 2, 77)
     assert batch.is_transactional
     assert not batch.is_control
-    assert batch.leader_epoch == 4
+    assert batch.leader_epoch == -1
     assert batch.timestamp_type is TimestampType.CREATE_TIME
 
 
@@ -59,12 +58,11 @@ def test_restamped_batch_equals_one_built_with_the_new_identity():
     assert (after.count, after.codec) == (before.count, before.codec)
 
 
-def test_restamping_keeps_the_transactional_bit_and_the_leader_epoch():
-    after = built(ROWS, transactional=True, leader_epoch=3).restamped(1, 1, 1)
+def test_restamping_keeps_the_transactional_bit():
+    after = built(ROWS, transactional=True).restamped(1, 1, 1)
     batch = parse_header(joined(after))
     batch.check_crc()
     assert batch.is_transactional
-    assert batch.leader_epoch == 3
 
 
 def test_empty_batch_cannot_be_encoded():

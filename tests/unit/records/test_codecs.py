@@ -10,7 +10,7 @@ import zstandard
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aioproducer.errors import ConfigError, ProtocolError, UnsupportedCodecError
+from aioproducer.errors import ProtocolError, UnsupportedCodecError
 from aioproducer.records.codecs import CompressionType, codec_for, compress_body
 
 NAMES = ["none", "gzip", "snappy", "lz4", "zstd"]
@@ -197,31 +197,6 @@ def test_lz4_levels_that_the_library_lacks_are_its_nearest_one_of_high_compressi
         store_size=False,
     )
     assert codec_for("lz4", level).compress(TEXT) == expected
-
-
-@pytest.mark.parametrize(
-    ("name", "level", "message"),
-    [
-        ("gzip", 0, r"level 0 of gzip is outside 1\.\.9"),
-        ("gzip", 10, r"level 10 of gzip is outside 1\.\.9"),
-        ("lz4", 0, r"outside 1\.\.17"),
-        ("lz4", 18, r"outside 1\.\.17"),
-        ("zstd", 23, r"outside -131072\.\.22"),
-        ("zstd", -131073, r"outside -131072\.\.22"),
-        ("snappy", 1, "snappy has no levels"),
-        ("none", 1, "none has no levels"),
-    ],
-)
-def test_level_a_codec_does_not_have_is_refused(name, level, message):
-    with pytest.raises(ConfigError, match=message):
-        codec_for(name, level)
-
-
-def test_unknown_codec_is_refused_with_those_there_are():
-    with pytest.raises(
-        ConfigError, match="unknown compression type 'brotli'; there are none, gzip"
-    ):
-        codec_for("brotli")
 
 
 @pytest.mark.parametrize(
