@@ -12,10 +12,11 @@ from rich.text import Text
 from aioproducer.cli import options
 from aioproducer.cli.console import print_json, print_text
 from aioproducer.cli.exit_codes import ExitCode
-from aioproducer.config import OPTIONS, ROWS
+from aioproducer.config import OPTIONS
 from aioproducer.config.names import VERDICTS, verdict_on
 from aioproducer.config.option import Kind, Option
 from aioproducer.config.reading import all_names, unknown
+from aioproducer.config.table_security import ROWS
 from aioproducer.config.verdicts import Alias, Refused, WithoutEffect
 
 EXAMPLES = options.examples(
@@ -29,7 +30,7 @@ _INDENT = 4
 
 def _known_names(incomplete: str) -> list[str]:
     """Complete names of all clients, for shells."""
-    return [name for name in all_names(ROWS, dotted=True) if name.startswith(incomplete)]
+    return [name for name in all_names(dotted=True) if name.startswith(incomplete)]
 
 
 def show_options(
@@ -90,7 +91,7 @@ def _meaning_of(name: str) -> dict[str, Any]:
             "instead": verdict.instead,
             "accepted_values": list(verdict.harmless),
         }
-    raise unknown(name, ROWS, dotted="_" not in name)
+    raise unknown(name, dotted="_" not in name)
 
 
 def _set_by(alias: Alias) -> list[Option]:

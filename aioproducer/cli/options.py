@@ -17,7 +17,7 @@ from aioproducer._util.paths import exists
 from aioproducer.cli.groups import option, parameter
 from aioproducer.cli.registry_login import URL as REGISTRY_URL
 from aioproducer.cli.registry_login import KeysOfFile, is_of_registry
-from aioproducer.config import ROWS, ProducerConfig
+from aioproducer.config import ProducerConfig
 from aioproducer.config.permissions import ENDPOINT, FILES, REPORTERS, Permissions, class_names
 from aioproducer.config.properties import parse_properties
 from aioproducer.config.providers import with_values
@@ -154,7 +154,7 @@ class Connection:
         """Return what the options may read: all that the arguments say themselves."""
         allowed = list(self.allow or ())
         for name, value in map(_property, self.properties or ()):
-            row = option_set_by(name, ROWS)
+            row = option_set_by(name)
             key = "" if row is None else row.name
             if key == "config_providers":
                 allowed += ("env", "file")
@@ -199,7 +199,7 @@ def _property(text: str) -> tuple[str, str]:
     name, found, value = text.partition("=")
     if found and name:
         return name, value
-    known = (each for each in all_names(ROWS, dotted=True) if text.startswith(each))
+    known = (each for each in all_names(dotted=True) if text.startswith(each))
     nearest = max(known, key=len, default=None)
     hint = "" if nearest is None else f"; the one that begins with {nearest} has no ="
     raise ConfigError(f"-X takes NAME=VALUE{hint}")

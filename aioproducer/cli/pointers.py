@@ -14,7 +14,6 @@ from typing import Any
 from aioproducer import errors
 from aioproducer.cli.interrupts import Interrupts, run_command
 from aioproducer.cli.options import Connection
-from aioproducer.config import ROWS
 from aioproducer.config.names import verdict_on
 from aioproducer.config.reading import option_set_by
 from aioproducer.config.verdicts import WithoutEffect
@@ -80,7 +79,7 @@ def _is_secret(name: str, value: str) -> bool:
     """Return whether a value is hidden: that of a pointer to a secret, or of an unknown option."""
     if _USER_IN_URL.search(value):
         return True
-    row = option_set_by(name, ROWS)
+    row = option_set_by(name)
     if row is not None:
         return row.secret
     # Another client's name that sets nothing here may be for a secret.

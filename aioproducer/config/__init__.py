@@ -13,19 +13,18 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field, fields
-from types import MappingProxyType
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, Self, SupportsIndex, Unpack
 
 from aioproducer._util import log
 from aioproducer._util.secrets import hides_arguments
-from aioproducer.config.option import METADATA_KEY, Kind, Option
+from aioproducer.config.option import Kind, Option
 from aioproducer.config.option_types import ProducerOptions
 from aioproducer.config.permissions import EVERYTHING, VARIABLE, Permissions
 from aioproducer.config.properties import parse_properties, parse_servers
 from aioproducer.config.rules import acks_number, apply_rules, idempotence_requested
 from aioproducer.config.table import Acks, DeliveryErrorCallback
-from aioproducer.config.table_security import SecurityOptions
+from aioproducer.config.table_security import OPTIONS, SecurityOptions
 from aioproducer.errors import ConfigError
 from aioproducer.serializers.calling import SerializerFunction
 from aioproducer.serializers.protocol import Serializer
@@ -139,9 +138,10 @@ class ProducerConfig(SecurityOptions):
 
             properties = with_values(properties, permissions)
         from aioproducer.config.legacy_aliases import are_of_0_8
+        from aioproducer.config.reading import options_of
 
         codec = _codec_of(overriding) or _codec_of(properties)
-        options = _from_text(properties, codec)
+        options = options_of(properties, as_text=True, codec=codec)
         permissions.check_options(options)
         options |= _by_our_names({**overriding}, codec)
         options = options if left_out is None else left_out(options) | options
@@ -151,24 +151,18 @@ class ProducerConfig(SecurityOptions):
     def _of_0_8(cls, properties: Mapping[str, object], options: dict[str, Any]) -> Self:
         """Return what properties written for the 0.8 producer mean, whose options are `options`."""
         from aioproducer.config.legacy_aliases import left_out, longest_delivery_ms
+        from aioproducer.config.reading import options_of
 
         if "acks" not in options:
             _log.warning(
                 "the properties are those of Kafka 0.8 and leave out request.required.acks, whose "
                 "default was 0: no broker will confirm that a record was written"
             )
-        options |= _from_text(left_out(properties, options))
+        options |= options_of(left_out(properties, options), as_text=True)
         config = cls(**options)
         if "delivery_timeout_ms" in options:
             return config
-        return config.replace(
-            delivery_timeout_ms=longest_delivery_ms(
-                retries=config.retries,
-                request_timeout_ms=config.request_timeout_ms,
-                retry_backoff_ms=config.retry_backoff_ms,
-                linger_ms=config.linger_ms,
-            )
-        )
+        return config.replace(delivery_timeout_ms=longest_delivery_ms(config))
 
     @classmethod
     @hides_arguments
@@ -350,21 +344,6 @@ def configured(
     )
 
 
-OPTIONS: Final[Mapping[str, Option]] = MappingProxyType(
-    {
-        declared.name: declared.metadata[METADATA_KEY].named(declared.name)
-        for declared in fields(ProducerConfig)
-        if METADATA_KEY in declared.metadata
-    }
-)
-"""Every option by its name here: the fields of `ProducerConfig`."""
-
-ROWS: Final[Mapping[str, Option]] = MappingProxyType(
-    {**{row.kafka_name.replace(".", "_"): row for row in OPTIONS.values()}, **OPTIONS}
-)
-"""Every option by each of its names, with underscores."""
-
-
 def _by_our_names(options: dict[str, Any], codec: object = None) -> dict[str, Any]:
     """Return options given by keyword under our names."""
     if options.keys() <= OPTIONS.keys():
@@ -372,14 +351,7 @@ def _by_our_names(options: dict[str, Any], codec: object = None) -> dict[str, An
     # Imported only for another client's names.
     from aioproducer.config.reading import options_of
 
-    return options_of(options, ROWS, as_text=False, codec=codec)
-
-
-def _from_text(properties: Mapping[str, object], codec: object = None) -> dict[str, Any]:
-    """Return the options that properties set, under our names."""
-    from aioproducer.config.reading import options_of
-
-    return options_of(properties, ROWS, as_text=True, codec=codec)
+    return options_of(options, as_text=False, codec=codec)
 
 
 def _refuse_unknown_variables(names: Mapping[str, str]) -> None:
@@ -387,8 +359,8 @@ def _refuse_unknown_variables(names: Mapping[str, str]) -> None:
     from aioproducer.config.reading import is_known, unknown
 
     for option, name in names.items():
-        if not is_known(option, ROWS):
-            error = unknown(option, ROWS, dotted=False)
+        if not is_known(option):
+            error = unknown(option, dotted=False)
             if option in error.message:  # it is shown
                 advice = f"rename or unset the environment variable {name}, or use another prefix"
                 error = error.with_context(advice=advice)
@@ -401,4 +373,4 @@ def _codec_of(options: Mapping[str, Any]) -> object:
         return options.get("compression_type")
     from aioproducer.config.reading import codec_of
 
-    return codec_of(options, ROWS)
+    return codec_of(options)

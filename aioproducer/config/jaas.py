@@ -64,8 +64,13 @@ class JaasLogin(Unpicklable):
 
 
 @hides_arguments
-def parse_jaas(line: str, mechanism: str) -> JaasLogin:
-    """Read one line such as `...PlainLoginModule required username="me" password="...";`."""
+def parse_jaas(line: str | None, mechanism: str) -> JaasLogin:
+    """Read one line such as `...PlainLoginModule required username="me" password="...";`.
+
+    Without a line the login is empty.
+    """
+    if line is None:
+        return JaasLogin()
     tokens = _tokens(line)
     if len(tokens) < 3 or tokens[1].lower() not in _FLAGS or tokens[-1] != ";":
         raise ConfigError(

@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final, NamedTuple
 
 from aioproducer.config.option import int_of
+from aioproducer.config.table import CoreOptions
 
 _INT_MAX: Final = 2**31 - 1
 _CODECS: Final = {"0": "none", "1": "gzip", "2": "snappy", "3": "lz4"}
@@ -95,9 +96,7 @@ def left_out(properties: Mapping[str, object], options: Mapping[str, object]) ->
     return added
 
 
-def longest_delivery_ms(
-    *, retries: int, request_timeout_ms: int, retry_backoff_ms: int, linger_ms: int
-) -> int:
+def longest_delivery_ms(config: CoreOptions) -> int:
     """Return the longest time 0.8 took to give up, which only the number of retries bounded."""
-    tries = retries + 1
-    return min(linger_ms + tries * (request_timeout_ms + retry_backoff_ms), _INT_MAX)
+    each = config.request_timeout_ms + config.retry_backoff_ms
+    return min(config.linger_ms + (config.retries + 1) * each, _INT_MAX)

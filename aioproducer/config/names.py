@@ -20,17 +20,12 @@ VERDICTS: Final[Mapping[str, Verdict]] = MappingProxyType({**ALIASES, **ELSEWHER
 """By the name that the other client documents."""
 
 
-def key_of(name: str) -> str:
-    """Return what names with dots and with underscores have in common."""
-    return name.replace(".", "_")
-
-
-_BY_KEY: Final = {key_of(name): verdict for name, verdict in VERDICTS.items()}
+_BY_KEY: Final = {name.replace(".", "_"): verdict for name, verdict in VERDICTS.items()}
 
 
 def verdict_on(name: str) -> Verdict | None:
     """Return what another client's name means here; None for a name that is in no table."""
-    verdict = _BY_KEY.get(key_of(name))
+    verdict = _BY_KEY.get(name.replace(".", "_"))
     if verdict is not None:
         return verdict
     for prefix in FOR_PRODUCERS:

@@ -9,10 +9,6 @@ from aioproducer.serializers import primitives
 
 _TAKES_WORDS: Final = ("partitioner", "acks", "sasl_oauthbearer_jwt_retriever_class")
 
-_TAKES_NAMES: Final = ("metric_reporters",)
-"""Of Python's classes, which the option itself looks up."""
-
-
 _SERIALIZATION: Final = "org.apache.kafka.common.serialization"
 _SERIALIZERS: Final = {
     f"{_SERIALIZATION}.ByteArraySerializer": None,
@@ -61,7 +57,8 @@ _JAVA_CLASSES: Final[dict[str, dict[str, Any]]] = {
 
 def object_from_text(name: str, text: str) -> object:
     """Return what text means for an option whose value is an object."""
-    if name in _TAKES_NAMES or (name in _TAKES_WORDS and "." not in text):
+    # `metric_reporters` takes names of Python's classes, which the option itself looks up.
+    if name == "metric_reporters" or (name in _TAKES_WORDS and "." not in text):
         return text
     if name == "interceptor_classes" and not text:  # Java's default
         return ()

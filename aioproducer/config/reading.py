@@ -8,6 +8,7 @@ from typing import Any, Final, NamedTuple
 from aioproducer._util import log
 from aioproducer._util.secrets import shown_name
 from aioproducer.config.option import Kind, Option, plain
+from aioproducer.config.table_security import ROWS
 from aioproducer.config.verdicts import Alias, Refused
 from aioproducer.errors import ConfigError
 
@@ -17,29 +18,27 @@ _CODEC: Final = "compression_type"
 
 
 def options_of(
-    given: Mapping[str, object], rows: Mapping[str, Option], *, as_text: bool, codec: object = None
+    given: Mapping[str, object], *, as_text: bool, codec: object = None
 ) -> dict[str, Any]:
     """Return the options that `given` sets, by our names; names may be those of any client.
 
     With `as_text` a str is parsed, as in files. `codec` is the compression type if `given` has not
     all options.
     """
-    reading = _Reading(rows, as_text=as_text)
+    reading = _Reading(as_text=as_text)
     for name, value in given.items():
         reading.read(name, value)
     return reading.options(codec)
 
 
-def codec_of(given: Mapping[Any, object], rows: Mapping[str, Option]) -> object:
+def codec_of(given: Mapping[Any, object]) -> object:
     """Return the compression type that options set under any name; None if they do not."""
     named = {
         name: value
         for name, value in given.items()
-        if isinstance(name, str)
-        and (row := option_set_by(name, rows)) is not None
-        and row.name == _CODEC
+        if isinstance(name, str) and (row := option_set_by(name)) is not None and row.name == _CODEC
     }
-    return options_of(named, rows, as_text=True).get(_CODEC) if named else None
+    return options_of(named, as_text=True).get(_CODEC) if named else None
 
 
 class _Given(NamedTuple):
@@ -51,8 +50,7 @@ class _Given(NamedTuple):
 class _Reading:
     """One configuration while it is read."""
 
-    def __init__(self, rows: Mapping[str, Option], *, as_text: bool) -> None:
-        self._rows = rows
+    def __init__(self, *, as_text: bool) -> None:
         self._as_text = as_text
         self._found: dict[str, list[_Given]] = {}
         self._for_codec: list[tuple[str, object, Alias]] = []
@@ -63,7 +61,7 @@ class _Reading:
         if not isinstance(name, str):
             raise ConfigError(f"the name of an option must be a str, not {name!r}")
         name = str(plain(name))
-        row = self._rows.get(name.replace(".", "_"))
+        row = ROWS.get(name.replace(".", "_"))
         if row is not None:
             self._add(row, _Given(name, self._parsed(row, value)))
         else:
@@ -71,10 +69,8 @@ class _Reading:
 
     def options(self, codec: object = None) -> dict[str, Any]:
         """Return what was read; warn once of all that has no effect."""
-        options = {
-            name: self._chosen(self._rows[name], given) for name, given in self._found.items()
-        }
-        codec = plain(codec or options.get(_CODEC, self._rows[_CODEC].default))
+        options = {name: self._chosen(ROWS[name], given) for name, given in self._found.items()}
+        codec = plain(codec or options.get(_CODEC, ROWS[_CODEC].default))
         for name, value, alias in self._for_codec:
             self._add_level(name, value, alias, options, str(codec))
         if self._without_effect:
@@ -91,14 +87,14 @@ class _Reading:
 
         verdict = verdict_on(name)
         if verdict is None:
-            raise unknown(name, self._rows, dotted="." in name or self._as_text)
+            raise unknown(name, dotted="." in name or self._as_text)
         if value is None:  # nothing is asked for
             return
         if isinstance(verdict, Alias):
             if "*" in verdict.option:
                 self._for_codec.append((name, value, verdict))
             else:
-                row = self._rows[verdict.option]
+                row = ROWS[verdict.option]
                 self._add(row, _Given(name, self._value(name, value, verdict, row), verdict.rank))
         elif isinstance(verdict, Refused):
             if str(plain(value)).strip().lower() not in verdict.harmless:
@@ -149,8 +145,8 @@ class _Reading:
         self, name: str, value: object, alias: Alias, options: dict[str, Any], codec: str
     ) -> None:
         """Give one level for whichever codec to the codec in force; -1 is the codec's default."""
-        row = self._rows.get(alias.option.replace("*", codec))
-        level = _converted(name, value, alias, row or self._rows[_CODEC])
+        row = ROWS.get(alias.option.replace("*", codec))
+        level = _converted(name, value, alias, row or ROWS[_CODEC])
         if level == -1:
             return
         if row is None:
@@ -170,7 +166,7 @@ def _converted(name: str, value: object, alias: Alias, row: Option) -> object:
 _BROKERS: Final = {"bootstrap", "broker", "brokers", "host", "hosts", "server", "servers"}
 
 
-def unknown(name: str, rows: Mapping[str, Option], *, dotted: bool) -> ConfigError:
+def unknown(name: str, *, dotted: bool) -> ConfigError:
     """Return the error for a name that no client has, with the nearest one."""
     from difflib import get_close_matches
 
@@ -180,7 +176,7 @@ def unknown(name: str, rows: Mapping[str, Option], *, dotted: bool) -> ConfigErr
         word = name.lower()
         if word in _BROKERS:
             word = "bootstrap.servers" if dotted else "bootstrap_servers"
-        known = all_names(rows, dotted=dotted)
+        known = all_names(dotted=dotted)
         parts = word.replace("-", ".").split(".") if dotted else word.split("_")
         # Spring, Quarkus and container images put prefixes before Kafka's names.
         rests = (("." if dotted else "_").join(parts[at:]) for at in range(len(parts)))
@@ -189,30 +185,30 @@ def unknown(name: str, rows: Mapping[str, Option], *, dotted: bool) -> ConfigErr
     return ConfigError(f"unknown option {shown}{hint}")
 
 
-def all_names(rows: Mapping[str, Option], *, dotted: bool) -> list[str]:
+def all_names(*, dotted: bool) -> list[str]:
     """Return the names of all clients, with dots or with underscores."""
     from aioproducer.config.names import VERDICTS
 
     if dotted:
-        return sorted({row.kafka_name for row in rows.values()} | VERDICTS.keys())
+        return sorted({row.kafka_name for row in ROWS.values()} | VERDICTS.keys())
     names = {name.replace(".", "_") for name in VERDICTS}
-    return sorted(names | {row.name for row in rows.values()})
+    return sorted(names | {row.name for row in ROWS.values()})
 
 
-def option_set_by(name: str, rows: Mapping[str, Option]) -> Option | None:
+def option_set_by(name: str) -> Option | None:
     """Return the option that a name of any client sets, if there is one alone."""
-    row = rows.get(name.replace(".", "_"))
+    row = ROWS.get(name.replace(".", "_"))
     if row is None:
         from aioproducer.config.names import verdict_on
 
         verdict = verdict_on(name)
-        row = rows.get(verdict.option) if isinstance(verdict, Alias) else None
+        row = ROWS.get(verdict.option) if isinstance(verdict, Alias) else None
     return row
 
 
-def is_known(name: str, rows: Mapping[str, Option]) -> bool:
+def is_known(name: str) -> bool:
     """Return whether the name is ours or another client's."""
-    if name.replace(".", "_") in rows:
+    if name.replace(".", "_") in ROWS:
         return True
     from aioproducer.config.names import verdict_on
 

@@ -18,11 +18,6 @@ MECHANISMS: Final = (*PASSWORD_MECHANISMS, "OAUTHBEARER", "GSSAPI", "AWS_MSK_IAM
 RETRIEVERS: Final = ("client_credentials", "jwt_bearer", "file")
 
 
-def jaas_login(line: str | None, mechanism: str) -> JaasLogin:
-    """Return the options of a JAAS line; an empty login for none."""
-    return JaasLogin() if line is None else parse_jaas(line, mechanism)
-
-
 def check_security(values: dict[str, Any], chosen: frozenset[str]) -> None:
     """Refuse security options that do not go together."""
     _check_paths(values)
@@ -138,7 +133,7 @@ def _check_sasl(values: dict[str, Any], chosen: frozenset[str]) -> None:
                 f"{name} needs sasl_mechanism, whose default is GSSAPI (Kerberos)",
                 advice=f"set sasl_mechanism to {mechanisms}, as the broker's listener offers",
             )
-    login = jaas_login(values["sasl_jaas_config"], mechanism)
+    login = parse_jaas(values["sasl_jaas_config"], mechanism)
     for name in ("sasl_credentials", "sasl_oauthbearer_token"):
         if values[name] is not None and not callable(values[name]):
             raise ConfigError(f"{name} must be a function, asynchronous or not")

@@ -1,15 +1,18 @@
-"""The security rows of the option table."""
+"""The security rows of the option table, and all rows by their names."""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, fields
 from ssl import SSLContext
+from types import MappingProxyType
 from typing import Final
 
 from aioproducer.config.option import (
+    METADATA_KEY,
     Constraint,
     Kind,
+    Option,
     at_least,
     between,
     long_option,
@@ -234,3 +237,17 @@ class SecurityOptions(CoreOptions):
         source="KIP-519",
         kafka_name="ssl.engine.factory.class",
     )
+
+
+OPTIONS: Final[Mapping[str, Option]] = MappingProxyType(
+    {
+        declared.name: declared.metadata[METADATA_KEY].named(declared.name)
+        for declared in fields(SecurityOptions)
+    }
+)
+"""Every option by its name here: the fields of `SecurityOptions`."""
+
+ROWS: Final[Mapping[str, Option]] = MappingProxyType(
+    {**{row.kafka_name.replace(".", "_"): row for row in OPTIONS.values()}, **OPTIONS}
+)
+"""Every option by each of its names, with underscores."""

@@ -21,7 +21,8 @@ from aioproducer._util.paths import path_in_url
 from aioproducer._util.printable import repr_of
 from aioproducer._util.secrets import cleared, hides_arguments, without_login
 from aioproducer._util.tasks import HOOK_ERRORS, is_cancellation
-from aioproducer.config.rules_security import PASSWORD_MECHANISMS, jaas_login
+from aioproducer.config.jaas import JaasLogin, parse_jaas
+from aioproducer.config.rules_security import PASSWORD_MECHANISMS
 from aioproducer.errors import AuthenticationError, ConfigError, KafkaConnectionError, KafkaError
 from aioproducer.errors.advice import ADVICE
 from aioproducer.errors.authorization import this_principal
@@ -31,7 +32,6 @@ from aioproducer.types import OAuthToken, SaslCredentials
 
 if TYPE_CHECKING:
     from aioproducer.config import ProducerConfig
-    from aioproducer.config.jaas import JaasLogin
     from aioproducer.net.security.oidc import Assertions
     from aioproducer.net.security.tls import TlsContexts, TlsSettings
 
@@ -115,7 +115,7 @@ def _sasl_principal(config: ProducerConfig) -> str:
         return f"the {whose.get(name, 'identity')} ({name})"
     if config.sasl_credentials is not None:
         return f"the user that sasl_credentials gives ({name})"
-    login = jaas_login(config.sasl_jaas_config, name)
+    login = parse_jaas(config.sasl_jaas_config, name)
     return f"User:{config.sasl_username or login.options['username']}"
 
 
@@ -128,7 +128,7 @@ def sasl_mechanism(config: ProducerConfig) -> Mechanism | None:
     if "SASL" not in config.security_protocol:
         return None
     name = config.sasl_mechanism
-    login = jaas_login(config.sasl_jaas_config, name)
+    login = parse_jaas(config.sasl_jaas_config, name)
     if name == "PLAIN":
         from aioproducer.net.security.sasl.plain import Plain
 

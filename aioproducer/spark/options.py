@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple, Self
 
 from aioproducer._util.secrets import hides_arguments
-from aioproducer.config import ROWS, ProducerConfig
+from aioproducer.config import ProducerConfig
 from aioproducer.config.permissions import VARIABLE as PERMISSIONS
 from aioproducer.config.permissions import Permissions
 from aioproducer.config.reading import all_names, is_known, option_set_by
@@ -266,7 +266,7 @@ class SourceOptions:
     def refuse_secrets(self, given: Mapping[str, str]) -> None:
         """Refuse secrets that Spark would keep in its catalog."""
         for name in given:
-            row = option_set_by(name.lower().removeprefix(KAFKA), ROWS)
+            row = option_set_by(name.lower().removeprefix(KAFKA))
             if row is not None and row.secret:
                 raise ConfigError(
                     f"{name} is a secret, and Spark keeps the options of a table in its catalog",
@@ -507,7 +507,7 @@ def _is_ours(name: str, use: str, options: Mapping[str, str]) -> bool:
     if (
         nearest
         or (words[0] in _FIRST_WORDS if len(words) > 1 else name in _WORDS)
-        or is_known(name, ROWS)
+        or is_known(name)
     ):
         raise _unknown(name, [*usable, *_producer_options()])
     return False
@@ -515,7 +515,7 @@ def _is_ours(name: str, use: str, options: Mapping[str, str]) -> bool:
 
 def _check_kafka(name: str) -> None:
     stem = name.removesuffix(FROM_ENVIRONMENT)
-    if not is_known(stem, ROWS):
+    if not is_known(stem):
         raise _unknown(KAFKA + name, _producer_options())
     if _dotted(stem) in _OURS:
         raise ConfigError(f"{KAFKA}{name} cannot be given: {_OURS[_dotted(stem)]}")
@@ -541,12 +541,12 @@ def _shown_variable(name: str) -> str:
 
 def _dotted(name: str) -> str:
     """Kafka's name of an option."""
-    row = option_set_by(name, ROWS)
+    row = option_set_by(name)
     return name if row is None else row.kafka_name
 
 
 def _producer_options() -> list[str]:
-    return [KAFKA + name for name in all_names(ROWS, dotted=True)]
+    return [KAFKA + name for name in all_names(dotted=True)]
 
 
 def _unknown(name: str, known: list[str]) -> ConfigError:

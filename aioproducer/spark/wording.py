@@ -13,7 +13,7 @@ from functools import cache
 from typing import Final
 
 from aioproducer._util.causes import chain_of
-from aioproducer.config import OPTIONS, ROWS
+from aioproducer.config import OPTIONS
 from aioproducer.config.reading import all_names, option_set_by
 from aioproducer.errors import ConfigError, KafkaError
 
@@ -61,7 +61,7 @@ def _renamed(text: str, kafka: Mapping[str, str], *, is_config: bool) -> str:
     """Return the text with `kafka.linger.ms`, or what the user wrote for it, for `linger_ms`."""
     text = re.sub(r"[\w.]+ \(given as ([\w.]+)\)", r"\1", text)
     written = {name.removesuffix(FROM_ENVIRONMENT) for name in kafka}
-    by_row = {row.name: name for name in sorted(written) if (row := option_set_by(name, ROWS))}
+    by_row = {row.name: name for name in sorted(written) if (row := option_set_by(name))}
 
     def user_name(found: re.Match[str]) -> str:
         name = found["name"]
@@ -142,7 +142,7 @@ _DOTTED: Final = re.compile(r"kafka(?:\.\w+)+")
 @cache
 def _names() -> frozenset[str]:
     """Return the names of all clients' options: they are public."""
-    return frozenset(all_names(ROWS, dotted=True)) | frozenset(all_names(ROWS, dotted=False))
+    return frozenset(all_names(dotted=True)) | frozenset(all_names(dotted=False))
 
 
 @cache

@@ -13,8 +13,8 @@ from pathlib import Path
 import aioproducer
 from aioproducer.compat.aiokafka import AIOKafkaProducer
 from aioproducer.compat.kafka import KafkaProducer
-from aioproducer.config import ROWS
 from aioproducer.config.names import verdict_on
+from aioproducer.config.table_security import ROWS
 from aioproducer.config.verdicts import Alias, Refused
 
 PAGE = Path(aioproducer.__file__).parent / "docs" / "migration.md"

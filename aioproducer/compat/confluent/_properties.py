@@ -11,7 +11,7 @@ from math import ceil
 from typing import TYPE_CHECKING, Any, Final
 
 from aioproducer.compat._idempotence import excludes_idempotence
-from aioproducer.config import OPTIONS, ROWS, Kind, Option
+from aioproducer.config import OPTIONS, Kind, Option
 from aioproducer.config.aliases import suites_of_openssl
 from aioproducer.config.option import int_of, plain
 from aioproducer.config.other_clients import TRUTHS
@@ -93,7 +93,7 @@ def as_ours(given: Mapping[Any, Any]) -> dict[str, Any]:
         name: Any = short if short in _OF_TOPICS else full_name
         if (value == "" and name in _UNSET_IF_EMPTY) or (name, value) == _PROBED:
             continue
-        row = option_set_by(name, ROWS) if isinstance(name, str) else None
+        row = option_set_by(name) if isinstance(name, str) else None
         if row is None:
             read[name] = value
         elif row.name == "bootstrap_servers":
@@ -110,7 +110,7 @@ def as_ours(given: Mapping[Any, Any]) -> dict[str, Any]:
 
 def verbatim(given: Mapping[str, Any]) -> dict[str, Any]:
     """Return the options that are credentials with white space, which librdkafka sends as it is."""
-    rows = ((option_set_by(name, ROWS), value) for name, value in given.items())
+    rows = ((option_set_by(name), value) for name, value in given.items())
     return {
         row.name: value
         for row, value in rows

@@ -19,7 +19,7 @@ from aioproducer._util.threads import OwnThreads
 from aioproducer.compat._idempotence import excludes_idempotence
 from aioproducer.compat._servers import servers_option
 from aioproducer.compat.kafka.partitioner import DefaultPartitioner
-from aioproducer.config import ROWS, Kind, ProducerConfig
+from aioproducer.config import Kind, ProducerConfig
 from aioproducer.config.option import plain
 from aioproducer.config.reading import option_set_by
 from aioproducer.errors import ConfigError, UnsupportedCodecError
@@ -186,7 +186,7 @@ def _whole(name: str, value: Any) -> Any:
     """Return a path as text, a float as an int (rounded up, infinity is the longest), 1 as True."""
     if isinstance(value, PathLike):
         return fspath(value)
-    row = option_set_by(name, ROWS)
+    row = option_set_by(name)
     if row is not None and row.kind is Kind.BOOLEAN and isinstance(plain(value), int):
         return bool(value)
     if type(value) is not float or math.isnan(value) or row is None or row.kind is Kind.DOUBLE:

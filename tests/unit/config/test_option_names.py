@@ -17,14 +17,14 @@ import aiokafka.admin
 import confluent_kafka
 import pytest
 
-from aioproducer.config import OPTIONS, ROWS, ProducerConfig
+from aioproducer.config import OPTIONS, ProducerConfig
 from aioproducer.config.aliases import ALIASES
 from aioproducer.config.jaas import parse_jaas
 from aioproducer.config.legacy_aliases import LEGACY_PROPERTIES
 from aioproducer.config.names import VERDICTS, verdict_on
 from aioproducer.config.other_clients import FOR_PRODUCERS, PREFIXES
 from aioproducer.config.reading import options_of
-from aioproducer.config.table_security import SUITES_OF_TLS_1_3
+from aioproducer.config.table_security import ROWS, SUITES_OF_TLS_1_3
 from aioproducer.config.verdicts import Alias, Refused
 from aioproducer.errors import ConfigError
 
@@ -48,7 +48,7 @@ def is_ours(name: str) -> bool:
 
 def read(properties: Mapping[str, Any], *, as_text: bool = True) -> dict[str, Any]:
     """The options that are set, without the rules between them."""
-    return options_of(properties, ROWS, as_text=as_text)
+    return options_of(properties, as_text=as_text)
 
 
 # -- the table is complete -----------------------------------------------------------------------

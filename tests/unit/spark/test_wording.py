@@ -6,7 +6,6 @@ import traceback
 
 import pytest
 
-from aioproducer.config import ROWS
 from aioproducer.config.reading import all_names
 from aioproducer.errors import ConfigError, KafkaTimeoutError
 from aioproducer.runtime.security_settings import sasl_mechanism, tls_contexts
@@ -34,7 +33,7 @@ PEM = f"-----BEGIN PRIVATE KEY-----\n{SECRET}\n-----END PRIVATE KEY-----"
 def test_no_error_about_options_quotes_a_value(
     value: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    names = [f"kafka.{name}" for name in all_names(ROWS, dotted=True)]
+    names = [f"kafka.{name}" for name in all_names(dotted=True)]
     names += [f"{name}.env" for name in names]
     names += [each.name for each in OWN_OPTIONS]
     refused = 0
@@ -57,7 +56,7 @@ def test_no_error_about_options_quotes_a_value(
 @pytest.mark.parametrize("protocol", ["SSL", "SASL_SSL"])
 def test_no_error_of_a_file_or_login_quotes_a_value(value: str, protocol: str) -> None:
     refused = 0
-    for name in all_names(ROWS, dotted=True):
+    for name in all_names(dotted=True):
         if not name.startswith(("ssl.", "sasl.")):
             continue
         given = SERVERS | {"kafka.security.protocol": protocol, f"kafka.{name}": value}
