@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from aioproducer.client.producer import Producer
     from aioproducer.core.metadata.metadata import Metadata
     from aioproducer.runtime.delivery import Delivery
+    from aioproducer.spark.options import SourceOptions
 
 _ROWS_AT_ONCE: Final = 32_768
 _ADVICE_AMONG_OTHERS: Final = (
@@ -58,27 +59,18 @@ class Target:
     """The destination of a task's rows.
 
     Attributes:
-        topic: of rows that name none.
+        options: those of the write.
         columns: what makes up a record.
-        dead_letter_topic: of rows that are refused; None without `dead_letter_file` to fail.
         spark_partition: named in errors as their origin.
-        topic_timeout_s: how long a topic is waited for while it does not exist.
         refused: rows that brokers have refused before.
-        dead_letter_file: of rows that are refused, instead of the topic.
+        dead_letter_file: of rows that are refused, with `dead.letter.path`.
     """
 
-    topic: str | None
+    options: SourceOptions
     columns: ArrowColumns
-    dead_letter_topic: str | None
     spark_partition: int
-    topic_timeout_s: float = 10.0
-    refused: Refused = field(default_factory=dict)
-    dead_letter_file: DeadLetterPart | None = None
-
-    @property
-    def keeps_refused(self) -> bool:
-        """Whether refused rows go elsewhere."""
-        return self.dead_letter_topic is not None or self.dead_letter_file is not None
+    refused: Refused
+    dead_letter_file: DeadLetterPart | None
 
 
 @dataclass(slots=True)
@@ -93,20 +85,10 @@ class Sent:
     dead_letters: Counter[str] = field(default_factory=Counter)
 
 
-async def send_batches(
-    producer: Producer, batches: Items[pa.RecordBatch | RefusedRow], target: Target
-) -> Sent:
-    """Send all rows and wait for their outcomes, in the loop of the producer.
-
-    Raises `RowsRefusedError` if the transaction can be repeated without the refused rows.
-    """
-    return await _Sending(producer, batches, target).run()
-
-
 def topics_of(batch: pa.RecordBatch, target: Target) -> list[str]:
     """Return the topics that rows of a batch name, or the one for all."""
-    if target.topic is not None:
-        return [target.topic]
+    if target.options.topic is not None:
+        return [target.options.topic]
     if target.columns.topic is None or target.columns.topic not in batch.schema.names:
         return []
     import pyarrow as pa
@@ -135,8 +117,8 @@ def _missing_partitions(
     highest = pc.max(column).as_py()
     if highest is None or not any(is_missing(each, highest) for each in topics_of(batch, target)):
         return {}
-    topics: list[str | None] = [target.topic] * batch.num_rows
-    if target.topic is None and target.columns.topic is not None:
+    topics: list[str | None] = [target.options.topic] * batch.num_rows
+    if target.options.topic is None and target.columns.topic is not None:
         topics = batch.column(target.columns.topic).to_pylist()
     found: dict[str, tuple[int, int]] = {}
     for row, (topic, partition) in enumerate(zip(topics, column.to_pylist(), strict=True)):
@@ -147,7 +129,9 @@ def _missing_partitions(
     return found
 
 
-class _Sending:
+class Sending:
+    """Sends the rows of a task, in the loop of the producer."""
+
     def __init__(
         self, producer: Producer, batches: Items[pa.RecordBatch | RefusedRow], target: Target
     ) -> None:
@@ -155,10 +139,11 @@ class _Sending:
         self._engine = producer._usable()
         self._batches = batches
         self._target = target
-        self._window = RowWindow(target.columns, bounded=not target.keeps_refused)
+        self._options = target.options
+        self._window = RowWindow(target.columns, bounded=not target.options.keeps_refused)
         self._sent = Sent()
         in_transaction = self._engine.transactions is not None
-        self._spares = in_transaction and target.keeps_refused
+        self._spares = in_transaction and target.options.keeps_refused
         self._run = self._new_run()
         self._refused: list[FailedRecord] = []  # that are not sent, since the last outcomes
         self._unfit: dict[int, RefusedRow] = {}  # those of them that are in no batch
@@ -166,6 +151,10 @@ class _Sending:
         self._topics: set[str] = set()  # that exist
 
     async def run(self) -> Sent:
+        """Send all rows and wait for their outcomes.
+
+        Raises `RowsRefusedError` if the transaction can be repeated without the refused rows.
+        """
         while not self._ended:
             self._run = self._new_run()
             result = await self._completed()
@@ -192,7 +181,7 @@ class _Sending:
         result = await self._run.complete(feeding())
         if self._spares and self._engine.transactions is not None:
             self._check_transaction(self._engine.transactions.check_send, result)
-        if result.failed and not self._target.keeps_refused:
+        if result.failed and not self._options.keeps_refused:
             raise self._failure(result.failed)
         if broken is not None:
             raise broken
@@ -221,7 +210,7 @@ class _Sending:
     async def _feed(self) -> None:
         """Read until the end or a failure, or until as many rows wait as may be kept."""
         waiting = 0
-        while waiting < KEPT_BYTES or not self._target.keeps_refused:
+        while waiting < KEPT_BYTES or not self._options.keeps_refused:
             batch = await self._batches.next()
             if batch is None:
                 self._ended = True
@@ -245,16 +234,16 @@ class _Sending:
                 self._window.drop(self._run.is_complete)
             self._sent.rows += batch.num_rows
             self._sent.bytes += size
-            if self._run.result.failed and not self._target.keeps_refused:
+            if self._run.result.failed and not self._options.keeps_refused:
                 return
 
     async def _wait_for(self, topic: str) -> None:
         try:
-            await wait_for_topic(self._producer, topic, self._target.topic_timeout_s)
+            await wait_for_topic(self._producer, topic, self._options.topic_timeout_s)
         except InvalidTopicError:
             pass  # a failure of its rows, which are named or go elsewhere
         except UnknownTopicOrPartitionError as error:
-            if topic == self._target.topic:
+            if topic == self._options.topic:
                 raise
             raise error.with_context(advice=_ADVICE_AMONG_OTHERS) from None
         self._topics.add(topic)
@@ -266,7 +255,7 @@ class _Sending:
         ).items():
             try:
                 await wait_for_partition(
-                    self._producer, topic, partition, self._target.topic_timeout_s
+                    self._producer, topic, partition, self._options.topic_timeout_s
                 )
             except MetadataTimeoutError as error:
                 raise self._failure([FailedRecord(self._sent.rows + row, error)]) from None
@@ -279,7 +268,7 @@ class _Sending:
                 return
             try:
                 for start, stop in self._shares(len(chunk)):
-                    await self._run.feed(chunk, self._target.topic, start, stop, self._sent.rows)
+                    await self._run.feed(chunk, self._options.topic, start, stop, self._sent.rows)
             finally:
                 chunk.close()
         finally:
@@ -313,7 +302,7 @@ class _Sending:
         return unfit or RefusedRow(failed.error, self._window.row(failed.index))
 
     async def _send_letters(self, failed: list[FailedRecord]) -> None:
-        topic = self._target.dead_letter_topic or ""
+        topic = self._options.dead_letter_topic or ""
         if topic not in self._topics:
             await self._wait_for(topic)
         deliveries: list[Delivery] = []
@@ -343,7 +332,7 @@ class _Sending:
             await (await self._producer.send(topic, **letter.without_value))
 
     def _letter(self, failed: FailedRecord) -> DeadLetter:
-        topic, origin = self._target.topic, self._target.spark_partition
+        topic, origin = self._options.topic, self._target.spark_partition
         return dead_letter(failed.index, self._refused_row(failed), topic, origin)
 
     async def _send_letter(self, topic: str, failed: FailedRecord) -> Delivery:

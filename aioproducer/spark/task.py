@@ -26,7 +26,7 @@ from aioproducer.spark.prefetch import PrefetchIterator
 from aioproducer.spark.reports import epochs
 from aioproducer.spark.reports.tasks import TaskReport
 from aioproducer.spark.rows import KEPT_BYTES, RefusedRow
-from aioproducer.spark.sending import Sent, Target, send_batches
+from aioproducer.spark.sending import Sending, Sent, Target
 from aioproducer.spark.wording import option_errors
 
 if TYPE_CHECKING:
@@ -158,21 +158,13 @@ def _send_rows(
     options, started = plan.options, time.monotonic()
     path = options.dead_letter_path
     with nullcontext() if path is None else DeadLetterPart(path, options.topic, *place) as part:
-        target = Target(
-            options.topic,
-            plan.columns,
-            options.dead_letter_topic,
-            place.partition,
-            options.topic_timeout_s,
-            refused,
-            part,
-        )
+        target = Target(options, plan.columns, place.partition, refused, part)
 
         async def sending() -> tuple[Sent, int, dict[int, int]]:
             inside = producer._producer
             stats = inside._usable().stats
             before, times = stats.records_retried, stats.delivery_times.snapshot()
-            sent = await send_batches(inside, batches, target)
+            sent = await Sending(inside, batches, target).run()
             deliveries = epochs.added(times, stats.delivery_times.snapshot())
             return sent, stats.records_retried - before, deliveries
 
