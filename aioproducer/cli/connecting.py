@@ -57,28 +57,26 @@ async def wait_for_listener(config: ProducerConfig, *, within_s: float = _LISTEN
 
 async def _listener(dialer: Dialer, host: str, port: int, reasons: dict[str, str]) -> bool:
     """Return once a server accepts a connection at one of its addresses."""
-    while True:
-        if await _listens(dialer, host, port, reasons):
-            return True
-        await asyncio.sleep(_PAUSE_S)
+    place = host_and_port(host, port)
 
-
-async def _listens(dialer: Dialer, host: str, port: int, reasons: dict[str, str]) -> bool:
     async def accepts(address: Address) -> bool:
         try:
             _, writer = await dialer.connect(address, server_hostname=host, limit=_READ_AHEAD_BYTES)
         except OSError as error:
-            reasons[host_and_port(host, port)] = reason_of(error).lower()
+            reasons[place] = reason_of(error).lower()
             return False
         await abort_stream(writer)
         return True
 
-    try:
-        addresses = await dialer.resolve(host, port, canonical=False)
-    except OSError as error:
-        reasons[host_and_port(host, port)] = (error.strerror or str(error)).lower()
-        return False
-    return await _first(map(accepts, addresses))
+    while True:
+        try:
+            addresses = await dialer.resolve(host, port, canonical=False)
+        except OSError as error:
+            reasons[place] = (error.strerror or str(error)).lower()
+        else:
+            if await _first(map(accepts, addresses)):
+                return True
+        await asyncio.sleep(_PAUSE_S)
 
 
 async def _first(attempts: Iterable[Coroutine[Any, Any, bool]]) -> bool:

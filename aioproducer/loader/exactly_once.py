@@ -94,9 +94,8 @@ class LoadTransactions:
     @property
     def is_due(self) -> bool:
         """Whether the transaction should end."""
-        if self._transaction is None:
-            return False
-        return self._rows >= self._most_rows or self.due_in_s == 0
+        due_in_s = self.due_in_s
+        return due_in_s is not None and (due_in_s == 0 or self._rows >= self._most_rows)
 
     @property
     def due_in_s(self) -> float | None:
@@ -137,24 +136,23 @@ class LoadTransactions:
             return reason_after_abort(error, because)
         return because
 
-    async def _begin(self) -> None:
+    async def _begin(self) -> Transaction:
         self._transaction = await self._producer.transaction().__aenter__()
         self._rows = 0
         self._since = asyncio.get_running_loop().time()
+        return self._transaction
 
     async def _commit(self, state: LoadState) -> None:
-        if self._transaction is None:
-            await self._begin()
-        if self._transaction is not None:
-            content = {"source": self._source, "inputs": self._inputs, **state.as_dict()}
-            await self._position.write(self._transaction, state.settled.rows, _text_of(content))
-            try:
-                await self._producer.commit_transaction()
-            except (CommitOutcomeUnknownError, KafkaTimeoutError) as error:
-                # It may be committed: nothing is left to abort, and the position is read anew.
-                self._transaction, self.is_usable = None, False
-                raise error.with_context(advice=_RUN_AGAIN) from error.__cause__
-            self._transaction, self.committed = None, state
+        transaction = self._transaction or await self._begin()
+        content = {"source": self._source, "inputs": self._inputs, **state.as_dict()}
+        await self._position.write(transaction, state.settled.rows, _text_of(content))
+        try:
+            await self._producer.commit_transaction()
+        except (CommitOutcomeUnknownError, KafkaTimeoutError) as error:
+            # It may be committed: nothing is left to abort, and the position is read anew.
+            self._transaction, self.is_usable = None, False
+            raise error.with_context(advice=_RUN_AGAIN) from error.__cause__
+        self._transaction, self.committed = None, state
 
 
 def _text_of(content: Mapping[str, Any]) -> str:

@@ -58,7 +58,7 @@ def avro_rows(stream: io.BufferedIOBase, skip: int = 0) -> Iterator[tuple[int, l
         container = Container(stream)
         if not isinstance(container.schema, dict) or container.schema.get("type") != "record":
             raise SourceError("its schema is no record: there are no columns")
-        bounds = bounds_of(resolve(container.schema)[0])
+        bounds = bounds_of(resolve(container.schema))
         decoder = _Decoder(fastavro, container.schema, bounds)
         seen = 0
         for count, content in container.blocks():

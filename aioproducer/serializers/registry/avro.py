@@ -151,7 +151,7 @@ class AvroSerializer(RegistrySerializer):
         return encode
 
     def _writer(self, text: str, referenced: Sequence[str]) -> tuple[Any, AvroWriter]:
-        resolved, _ = avro_schema.resolve(decoded(text), map(decoded, referenced))
+        resolved = avro_schema.resolve(decoded(text), map(decoded, referenced))
         return resolved, AvroWriter(resolved, strict=self._strict, check_defaults=False)
 
     def _made_dict(self, data: Any) -> Any:
@@ -169,7 +169,7 @@ def parsed(
     from fastavro.schema import UnknownType
 
     try:
-        resolved, _ = avro_schema.resolve(json.loads(text), map(json.loads, references))
+        resolved = avro_schema.resolve(json.loads(text), map(json.loads, references))
         writer = AvroWriter(resolved, strict=strict, check_defaults=strict)
         if not references:
             with suppress(UnknownType):  # fastavro does not look up names without a namespace

@@ -21,8 +21,8 @@ class AvroSchemaError(Exception):
     """The JSON is no Avro schema; the message says why."""
 
 
-def resolve(schema: Any, references: Iterable[Any] = ()) -> tuple[Any, dict[str, Any]]:
-    """Return the schema with full names, and every named type by its full name.
+def resolve(schema: Any, references: Iterable[Any] = ()) -> Any:
+    """Return the schema with full names.
 
     `references` are the schemas that it uses by name, each after those that it uses itself.
     """
@@ -30,7 +30,7 @@ def resolve(schema: Any, references: Iterable[Any] = ()) -> tuple[Any, dict[str,
     try:
         for reference in references:
             _resolved_one(reference, named)
-        return _resolved_one(schema, named), named
+        return _resolved_one(schema, named)
     except RecursionError:
         raise AvroSchemaError("its types are nested too deeply") from None
 
@@ -100,7 +100,7 @@ def without_defaults(schema: Any) -> Any:
     return kept
 
 
-def name_of(schema: Mapping[str, Any], namespace: str = "") -> str:
+def _name_of(schema: Mapping[str, Any], namespace: str) -> str:
     """Return the full name of a named type."""
     name = schema.get("name")
     if not isinstance(name, str) or not name:
@@ -171,7 +171,7 @@ def _by_name(name: str, namespace: str, named: Mapping[str, Any]) -> Any:
 def _definition(
     schema: Mapping[str, Any], kind: str, namespace: str, named: dict[str, Any], own: dict[str, Any]
 ) -> Any:
-    name = name_of(schema, namespace)
+    name = _name_of(schema, namespace)
     if name in own:
         raise AvroSchemaError(f"the type {name!r} is defined twice")
     made: dict[str, Any] = {"type": kind, "name": name, **_logical(schema)}

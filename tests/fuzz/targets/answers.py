@@ -76,7 +76,7 @@ def _avro(data: bytes) -> None:
     except (ValueError, RecursionError):
         return
     try:
-        resolved = resolve(schema)[0]
+        resolved = resolve(schema)
         AvroWriter(resolved)
         bounds_of(resolved)
     except AvroSchemaError:
