@@ -7,7 +7,6 @@ the docstrings say.
 from __future__ import annotations
 
 import importlib
-import importlib.util
 import inspect
 import re
 import textwrap
@@ -39,11 +38,6 @@ class Module(NamedTuple):
     only: tuple[str, ...] = ()
     more: tuple[str, ...] = ()
     whole: bool = False
-
-    @property
-    def exists(self) -> bool:
-        """Whether this version has the module."""
-        return importlib.util.find_spec(self.name) is not None
 
     @property
     def files(self) -> tuple[str, ...]:

@@ -1,7 +1,4 @@
-"""The pages of the site, in the order of its navigation.
-
-A page whose source does not exist is left out, so optional pages need no switch.
-"""
+"""The pages of the site, in the order of its navigation."""
 
 from __future__ import annotations
 
@@ -26,11 +23,6 @@ class Page(NamedTuple):
     files: tuple[str, ...] = ()
 
     @property
-    def exists(self) -> bool:
-        """Whether there is something to show."""
-        return not isinstance(self.source, str) or (ROOT / self.source).exists()
-
-    @property
     def home(self) -> str:
         """Base of relative links: its file; a page made by a function counts as a guide."""
         return self.source if isinstance(self.source, str) else f"aioproducer/docs/{self.target}"
@@ -51,7 +43,7 @@ def _guide(title: str, name: str) -> Page:
     return Page(title, f"{name}.md", f"aioproducer/docs/{name}.md")
 
 
-_ALL: dict[str, list[Page]] = {
+SECTIONS: dict[str, list[Page]] = {
     "": [
         Page("Overview", "index.md", "README.md"),
         _guide("Tutorial", "tutorial"),
@@ -91,7 +83,6 @@ _ALL: dict[str, list[Page]] = {
                 f"API: {module.title}", f"reference/api/{module.file}.md", module.page, module.files
             )
             for module in api.MODULES
-            if module.exists
         ),
         _guide("Questions", "faq"),
         _guide("Versions", "versions"),
@@ -114,9 +105,7 @@ _ALL: dict[str, list[Page]] = {
         Page("Security policy", "security-policy.md", "SECURITY.md"),
     ],
 }
-
-SECTIONS = {title: [page for page in pages if page.exists] for title, pages in _ALL.items()}
-"""The pages there are, by section; the section without a name is the top."""
+"""The pages by section; the section without a name is the top."""
 
 
 def every_page() -> Iterator[Page]:
