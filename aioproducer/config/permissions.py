@@ -54,11 +54,10 @@ class Permissions:
     """
 
     def __init__(self, given: Iterable[str]) -> None:
-        self._variables: list[str] = []
-        self._classes: list[str] = []
+        self._patterns: dict[str, list[str]] = {"env": [], "class": []}
         self._paths: list[Path] = []
         self._urls: list[tuple[str, str, int | None, str]] = []
-        self._any_file = self._any_url = self._aws = False
+        self._without_limit: set[str] = set()
         entries = given.split(",") if isinstance(given, str) else given
         for entry in (*entries, *_of_environment()):
             self._add(entry.strip())
@@ -68,18 +67,12 @@ class Permissions:
         kind = kind.lower()
         if colon and not rest:
             kind = ""
-        if kind == "env":
-            self._variables.append(rest if colon else "*")
-        elif kind == "class":
-            self._classes.append(rest if colon else "*")
-        elif kind == "file" and colon:
-            self._paths.append(_resolved(_path_of(entry)))
+        if kind in self._patterns:
+            self._patterns[kind].append(rest if colon else "*")
+        elif kind in ("file", "url", "aws") and not colon:
+            self._without_limit.add(kind)
         elif kind == "file":
-            self._any_file = True
-        elif kind == "url" and not colon:
-            self._any_url = True
-        elif kind == "aws" and not colon:
-            self._aws = True
+            self._paths.append(_resolved(_path_of(entry)))
         elif kind in _SCHEMES:
             self._urls.append(_place_of(entry))
         else:
@@ -91,7 +84,7 @@ class Permissions:
 
     def has_variable(self, name: str) -> bool:
         """Return whether a variable may be read."""
-        return _fits(name, self._variables)
+        return _fits(name, self._patterns["env"])
 
     def check_variable(self, name: str) -> None:
         """Raise `ConfigError` unless a variable may be read."""
@@ -101,7 +94,8 @@ class Permissions:
     def check_file(self, path: str | Path) -> None:
         """Raise `ConfigError` unless a file may be read."""
         resolved = _resolved(path)
-        if not self._any_file and not any(resolved.is_relative_to(each) for each in self._paths):
+        is_in_path = any(resolved.is_relative_to(each) for each in self._paths)
+        if not is_in_path and "file" not in self._without_limit:
             raise refused(f"the file {printable(str(path), 200)}", f"file:{path}")
 
     def check_options(self, options: Mapping[str, object]) -> None:
@@ -114,10 +108,11 @@ class Permissions:
         if isinstance(url, str):
             self._check_url(url)
         for name in class_names(options.get(REPORTERS)):
-            if not _fits(name, self._classes):
+            if not _fits(name, self._patterns["class"]):
                 raise refused(f"the code {printable(name, 200)} to be run", f"class:{name}")
         uses_aws = str(options.get("sasl_mechanism", "")).upper() == "AWS_MSK_IAM"
-        if uses_aws and options.get("sasl_credentials") is None and not self._aws:
+        finds_login = uses_aws and options.get("sasl_credentials") is None
+        if finds_login and "aws" not in self._without_limit:
             raise refused("this machine's AWS credentials (AWS_MSK_IAM)", "aws")
 
     def _check_url(self, url: str) -> None:
@@ -125,7 +120,7 @@ class Permissions:
 
         if url[:5].lower() == "file:":
             self.check_file(path_in_url(url))
-        elif not self._any_url:
+        elif "url" not in self._without_limit:
             *server, path = _place_of(url)
             if not any(
                 list(each[:3]) == server and each[3] in ("", "/", path) for each in self._urls

@@ -45,7 +45,6 @@ class Codec(NamedTuple):
     encode: Callable[[bytearray, Any], None]
     decode: Callable[[Buffer, int, ElementBudget], tuple[Any, int]]
     min_size: int
-    source: str
 
 
 _COMPILED: dict[tuple[type[Struct], int, bool], Codec] = {}
@@ -68,7 +67,7 @@ def _compile(cls: type[Struct], version: int, flexible: bool) -> Codec:
     filename = f"<{cls.__name__} v{version}>"
     linecache.cache[filename] = (len(text), None, text.splitlines(keepends=True), filename)
     exec(compile(text, filename, "exec"), source.names)
-    return Codec(source.names["encode"], source.names["decode"], layout.min_size, text)
+    return Codec(source.names["encode"], source.names["decode"], layout.min_size)
 
 
 class _Layout:
