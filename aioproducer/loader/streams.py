@@ -55,19 +55,6 @@ _OTHERS: Final[Mapping[str, re.Pattern[bytes]]] = {
 }
 """Compressions that are not unpacked here, by the command that does it."""
 _LONGEST_MAGIC: Final = 10
-_UTF_16: Final = "utf16"
-_NOT_TEXT: Final = re.compile(
-    b"|".join(
-        b"(?P<%b>%b)" % (name.encode(), magic)
-        for name, magic in {
-            _UTF_16: b"|".join(map(re.escape, (BOM_UTF16_LE, BOM_UTF16_BE))),
-            "gzip": re.escape(_GZIP_MAGIC),
-            "zip": re.escape(_ZIP_MAGIC),
-            **{name: magic.pattern for name, magic in _OTHERS.items()},
-        }.items()
-    )
-)
-"""The beginning of a file that is no text, with a group for each kind."""
 
 
 class ReadInterruptedError(Exception):
@@ -272,12 +259,13 @@ def _refuse_others(head: bytes) -> None:
 
 def not_text(line: bytes) -> SourceError | None:
     """Return the error of a file with such a first line, if that is packed or UTF-16."""
-    found = _NOT_TEXT.match(line)
-    if found is None:
-        return None
-    kind = found.lastgroup
-    if kind == _UTF_16:
+    if line.startswith((BOM_UTF16_LE, BOM_UTF16_BE)):
         return SourceError("it is UTF-16, not UTF-8", advice="convert it: iconv -f UTF-16")
+    kinds = {"gzip": line.startswith(_GZIP_MAGIC), "zip": line.startswith(_ZIP_MAGIC)}
+    kinds |= {name: magic.match(line) is not None for name, magic in _OTHERS.items()}
+    kind = next((name for name, is_found in kinds.items() if is_found), None)
+    if kind is None:
+        return None
     return SourceError(f"it is packed with {kind}, and is read as text", advice="unpack it first")
 
 
