@@ -2,9 +2,8 @@
 # cython: binding=False, embedsignature=False, auto_pickle=False, cdivision=True
 """Arrow data through the C data interface.
 
-Owns: the capsules' structures and their release. Not here: how rows are read or written
-(`_arrow_chunk.pxi`), which types are allowed (`arrow_layout.py`). `_pure_arrow.py` is the pure fallback;
-`arrow.py` has the contract of both.
+`_arrow_chunk.pxi` reads and writes rows, `arrow_layout.py` says which types are allowed.
+`_pure_arrow.py` is the pure fallback; `arrow.py` has the contract of both.
 
 Ownership and lifetime
 - A capsule's structure is moved into an `ArrowSource`, which releases it exactly once: on `close()`,

@@ -1,7 +1,5 @@
 """Part of `_arrow.pyx`: the rows of one Arrow array, straight into open batches.
 
-Owns: the columns of a chunk, reading the parts of a row, the encoding of rows without the GIL. Not
-here: where arrays come from, which types are allowed (`arrow_layout.py`), how batches are opened.
 `bulk.py` has the contract.
 
 Ownership and lifetime

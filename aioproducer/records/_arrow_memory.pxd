@@ -1,8 +1,4 @@
-"""Arrow's structures, and cells in them: everything here is memory, and needs no GIL.
-
-Owns: the C data interface as its specification has it, reading one cell of a column. Not here:
-the owner of the memory, which types are allowed (`arrow_layout.py`).
-"""
+"""Arrow's structures, and cells in them: everything here is memory, and needs no GIL."""
 
 from libc.stdint cimport (
     INT64_MAX,
@@ -48,7 +44,6 @@ cdef struct ArrowArrayStream:
     const char *(*get_last_error)(ArrowArrayStream *) noexcept nogil
     void (*release)(ArrowArrayStream *) noexcept nogil
     void *private_data
-
 
 
 cdef enum Kind:  # of arrow_layout.py

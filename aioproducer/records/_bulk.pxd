@@ -1,7 +1,6 @@
-"""What the native row sources share: where the next record of a partition goes.
+"""The common part of the native row sources: where the next record of a partition goes.
 
-Owns: the layout of `Share` and `OpenBatches`, the choice among open batches, the framing of a record
-whose parts are spans of memory. Nothing here needs the GIL. See `_bulk.pyx` for the rest.
+Nothing here needs the GIL. See `_bulk.pyx` for the rest.
 """
 
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t

@@ -2,9 +2,7 @@
 # cython: binding=False, embedsignature=False, auto_pickle=False
 """Many records into open batches: the native inner loop of bulk sending.
 
-Owns: which open batch a row goes to, which rows a batch got, the loop over plain Python items. Not
-here: how batches are opened, sent or answered. `_pure_bulk.py` is the pure fallback, and has the
-docstrings; `bulk.py` has the contract of both.
+`_pure_bulk.py` is the pure fallback, and has the docstrings; `bulk.py` has the contract of both.
 
 Ownership and lifetime
 - A `Share` keeps its builder alive, and an `OpenBatches` its shares: the pointers of a `Place` stay

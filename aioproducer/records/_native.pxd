@@ -1,6 +1,6 @@
-"""What other native code may use of the native core: `cimport` this, and nothing else of it.
+"""The part of the native core that other native code uses: the builder, and sizes of what it writes.
 
-Owns: the builder's layout and the sizes of what it writes. See `_native.pyx` for the invariants.
+See `_native.pyx` for the invariants.
 """
 
 from cpython.bytes cimport PyBytes_GET_SIZE

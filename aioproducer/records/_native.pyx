@@ -2,10 +2,8 @@
 # cython: binding=False, embedsignature=False, auto_pickle=False
 """The native core: records encoded straight into the batch's buffer, and the murmur2 hash.
 
-Owns: the hot path of the library, `RecordBatchBuilder.try_append`, and the request of a record that
-is sent directly. Not here: compression, sockets. `_pure.py` is the pure fallback, and has the
-docstrings: same names, same bytes, same errors. What takes several arguments takes them by
-position: names would make the wheel larger.
+`_pure.py` is the pure fallback, and has the docstrings: same names, same bytes, same errors. What
+takes several arguments takes them by position: names would make the wheel larger.
 
 Invariants:
 - everything that can fail happens in the measuring pass; the writing pass cannot fail, so a record

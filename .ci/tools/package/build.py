@@ -1,8 +1,5 @@
 """Builds the source distribution, and the wheel from it; the same source gives the same bytes.
 
-Owns: both, and the fixed time that archives get. Not here: what is in
-them.
-
 setuptools writes the time and the owner of each file into the source distribution; they are taken
 out afterwards. Wheels follow SOURCE_DATE_EPOCH by themselves; what a compiler would write of the
 directory it works in is mapped away.

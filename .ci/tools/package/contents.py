@@ -1,7 +1,4 @@
-"""Rules for the contents and sizes of a wheel and a source distribution.
-
-Owns: the rules. Not here: how they are built.
-"""
+"""Rules for the contents and sizes of a wheel and a source distribution."""
 
 from __future__ import annotations
 

@@ -1,10 +1,8 @@
 """Puts the site together and builds it: any warning and any dead link fails.
 
-    python -m tools.site            # into build/docs/site
-    python -m tools.site serve      # and shows it on a local port, built anew when sources change
-    python -m tools.site publish F  # adds the built site to those of other versions in folder F
-
-Owns: the steps, and the generator's configuration. Not here: the pages.
+python -m tools.site            # into build/docs/site
+python -m tools.site serve      # and shows it on a local port, built anew when sources change
+python -m tools.site publish F  # adds the built site to those of other versions in folder F
 """
 
 from __future__ import annotations

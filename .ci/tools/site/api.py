@@ -1,7 +1,6 @@
 """The pages of the programming interface, made from docstrings.
 
-Owns: which modules have a page, and what each shows: the names in its `__all__`. Not here: what
-the docstrings say.
+`MODULES` lists the modules that have a page; each shows the names in its `__all__`.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Find links in the built site that lead to no page, or to no anchor of it.
 
-Owns: reading the HTML. Not here: how it was made. Addresses of other hosts are not asked.
+Addresses of other hosts are not requested.
 """
 
 from __future__ import annotations

@@ -1,7 +1,5 @@
 """Makes pages of the repository's Markdown: links that lead to pages, lists as GitHub shows them.
 
-Owns: both translations. Not here: the list of pages.
-
 Invariants: code, fenced or in backticks, stays as it is; a link to a file of the repository that is
 neither a page nor a picture leads to the repository's address, or becomes its text without one; a
 link to nothing is an error.

@@ -1,12 +1,10 @@
 """Keeps the site of each version: one folder a minor version, and a list that their pages read.
 
-    python -m tools.site publish FOLDER     # adds the built site to what FOLDER has already
+python -m tools.site publish FOLDER     # adds the built site to what FOLDER has already
 
-    FOLDER/0.1/...         the site of the newest 0.1.x
-    FOLDER/versions.json   the versions, newest first: pages offer them, see `assets/versions.js`
-    FOLDER/index.html      leads to the newest
-
-Owns: this layout. Not here: building a site, uploading the folder.
+FOLDER/0.1/...         the site of the newest 0.1.x
+FOLDER/versions.json   the versions, newest first: pages offer them, see `assets/versions.js`
+FOLDER/index.html      leads to the newest
 """
 
 from __future__ import annotations
