@@ -314,7 +314,7 @@ class LoopThread:
         self._host = _hosts[loop] = _Host()  # before its first turn, in which others may run
         try:
             with asyncio.Runner(loop_factory=lambda: loop) as runner:
-                runner.run(self._host.run(self._main()))
+                _run_to_end(runner.get_loop().create_task(self._host.run(self._main())))
         except RuntimeError:
             # At the exit of CPython 3.12, asyncio cannot start the thread that ends its others.
             if threading.main_thread().is_alive():
@@ -329,6 +329,22 @@ class LoopThread:
         self._loop = asyncio.get_running_loop()
         self._ready.set()
         await self._end.wait()
+
+
+def _run_to_end(work: asyncio.Task[None]) -> None:
+    """Run the loop until the work ends, even if a callback raises SystemExit.
+
+    asyncio ends a loop by that. In this thread it would end the producer, but not the process.
+    """
+    while not work.done():
+        try:
+            work.get_loop().run_until_complete(work)
+        except (SystemExit, KeyboardInterrupt):
+            log.get("producer").critical(
+                "a callback raised an exception that ends no process in the producer's thread; "
+                "the producer goes on",
+                exc_info=True,
+            )
 
 
 def _new_loop() -> asyncio.AbstractEventLoop:

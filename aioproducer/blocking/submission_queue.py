@@ -210,7 +210,8 @@ class SubmissionQueue:
                     outcome = await self._append(parts, retry_until)
             except errors.KafkaError as error:
                 outcome = self._refuse(topic, partition, error)
-            except Exception as error:  # of a partitioner: it concerns one record
+            # Of a partitioner: it concerns one record. What ends a process ends none from here.
+            except (Exception, SystemExit, KeyboardInterrupt) as error:
                 failure = partitioner_error(error).with_context(topic=topic)
                 outcome = self._refuse(topic, partition, failure)
             handle.hand_over(outcome)

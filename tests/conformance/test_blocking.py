@@ -312,6 +312,26 @@ def test_a_callback_may_send_but_not_wait(producer: Producer) -> None:
     assert late == [again]
 
 
+def test_a_callback_that_exits_ends_neither_the_producer_nor_its_records(
+    brokers: Brokers, caplog: pytest.LogCaptureFixture
+) -> None:
+    def leaving(topic: str, key: object, value: bytes, meta: object) -> int:
+        return sys.exit(1) if value == b"bad" else 0
+
+    with Producer(bootstrap_servers=brokers.address, partitioner=leaving, linger_ms=20) as producer:
+        with pytest.raises(SystemExit):
+            producer.send("t", b"bad")
+        first, second = producer.send("t", b"0"), producer.send("t", b"1")
+        first.add_done_callback(sys.exit)
+        assert second.result(WAIT_S).offset == 1
+        refused, third = producer.send("t", b"bad"), producer.send("t", b"2")
+        with pytest.raises(InvalidPartitionError, match="raised SystemExit"):
+            refused.result(WAIT_S)
+        assert third.result(WAIT_S).offset == 2
+    assert brokers.values("t") == {0: [b"0", b"1", b"2"]}
+    assert "the producer goes on" in caplog.text
+
+
 def test_a_signal_handler_may_flush_wherever_it_interrupts_a_call(producer: Producer) -> None:
     handled: list[int] = []
     producer.send_and_wait("t", b"0")
