@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+_PURGE_INTERVAL_S = 0.01
+
 
 class LoopSideProducer:
     """An asynchronous producer that has started, and its submission queue."""
@@ -94,6 +96,16 @@ class LoopSideProducer:
             undrained = self.submissions.undrained()
             return undrained + await self._producer.flush(0, raise_failures=raise_failures)
         return await self._producer.flush(deadline.left(), raise_failures=raise_failures)
+
+    async def purge(self, *, queued: bool, in_flight: bool) -> int:
+        """See `Producer.purge`; what was handed over waits for the memory of what is purged."""
+        count = self._producer.purge(queued=queued, in_flight=in_flight)
+        if queued:
+            drained = asyncio.ensure_future(self.submissions.drained())
+            while not drained.done():
+                await asyncio.wait((drained,), timeout=_PURGE_INTERVAL_S)
+                count += self._producer.purge(queued=queued, in_flight=in_flight)
+        return count
 
     async def close(self, timeout: float | None) -> None:
         """See `Producer.close`."""

@@ -386,21 +386,17 @@ class Producer(TransactionsMixin):
 
     def purge(self, *, queued: bool = True, in_flight: bool = False) -> int:
         """Give up records that wait; see `aioproducer.Producer.purge`."""
-
-        async def purge() -> int:
-            return self._producer.purge(queued=queued, in_flight=in_flight)
-
-        return self.run(purge)
+        return self._thread.call(self._usable().purge(queued=queued, in_flight=in_flight))
 
     # -- inspection ------------------------------------------------------------------------------
 
     def partitions_for(self, topic: str) -> list[PartitionInfo]:
         """Return the topic's partitions, waiting at most `max_block_ms` for its metadata."""
-        return self.run(lambda: self._producer.partitions_for(topic))
+        return self._at_once(self._producer.partitions_for(topic))
 
     def warm_up(self, topics: Sequence[str]) -> None:
         """Fetch the topics' metadata and connect to their leaders before the first `send`."""
-        self.run(lambda: self._producer.warm_up(topics))
+        self._at_once(self._producer.warm_up(topics))
 
     def health(self) -> Health:
         """Return what works right now; see `aioproducer.Producer.health`."""
@@ -428,7 +424,7 @@ class Producer(TransactionsMixin):
 
     def client_instance_id(self, timeout: float | None = None) -> UUID:
         """See `aioproducer.Producer.client_instance_id`."""
-        return self.run(lambda: self._producer.client_instance_id(timeout))
+        return self._at_once(self._producer.client_instance_id(timeout))
 
     def run(self, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
         """Run a call of the asynchronous producer in its loop, after what was handed over.
@@ -436,6 +432,15 @@ class Producer(TransactionsMixin):
         For what this class does not offer; `work` must have a time limit.
         """
         return self._thread.call(self._usable().in_order(work))
+
+    def _at_once(self, work: Coroutine[Any, Any, T]) -> T:
+        """Run a call that need not wait for what was handed over, as for memory."""
+        try:
+            self._usable()
+        except BaseException:
+            work.close()
+            raise
+        return self._thread.call(work)
 
     @property
     def _was_closed_by_exit(self) -> bool:

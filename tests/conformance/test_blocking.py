@@ -38,6 +38,7 @@ from aioproducer.errors import (
     ProducerClosedError,
     ProducerFencedError,
     RecordsFailedError,
+    RecordsPurgedError,
     RecordTooLargeError,
     SerializationError,
     TransactionAbortableError,
@@ -209,6 +210,23 @@ def test_waiting_for_room_ends_and_everything_accepted_ends_too(brokers: Brokers
         offsets = [handle.result(WAIT_S).offset for handle in accepted]
         assert offsets == list(range(1, len(accepted) + 1))
         assert producer.send_and_wait("t", b"last").offset == len(accepted) + 1
+
+
+def test_calls_do_not_wait_for_the_memory_that_accepted_records_wait_for(brokers: Brokers) -> None:
+    with Producer(
+        bootstrap_servers=brokers.address, buffer_memory=100_000, max_block_ms=200
+    ) as producer:
+        producer.send_and_wait("t", b"0")
+        brokers.freeze()
+        accepted = fill(producer)
+        began = time.monotonic()
+        assert len(producer.partitions_for("t")) == 1
+        given_up = producer.purge(in_flight=True)
+        assert given_up == len(accepted)
+        for handle in accepted:
+            assert isinstance(handle.exception(WAIT_S), RecordsPurgedError)
+        assert time.monotonic() - began < WAIT_S
+        brokers.thaw()
 
 
 def test_a_refusal_that_is_not_retrieved_is_reported(brokers: Brokers) -> None:
