@@ -46,8 +46,8 @@ _IDEMPOTENT_RULES = {
 }
 
 NEVER_APPENDED = frozenset(
-    {2, 10, 17, 18, 19, 21, 29, 31, 32, 35, 42, 43, 44, 45, 47, 48, 49, 53}
-    | {59, 74, 75, 76, 87, 89, 90, 100, 103, 120}
+    {2, 10, 17, 18, 19, 21, 29, 31, 32, 35, 42, 43, 44, 45, 47, 48, 49, 51}
+    | {53, 59, 74, 75, 76, 87, 89, 90, 100, 103, 120}
 )
 """Codes that a broker returns before the append. Any other may come after it: with acks=all a
 broker that loses the leadership (6), the topic (3) or its disk (56) while it waits for its

@@ -179,9 +179,13 @@ def test_an_error_that_may_follow_the_append_does_not_claim_otherwise(code: int)
 
 @pytest.mark.parametrize(
     ("code", "persistence"),
-    [(19, Persistence.NOT_PERSISTED), (20, Persistence.POSSIBLY_PERSISTED)],
+    [
+        (19, Persistence.NOT_PERSISTED),
+        (20, Persistence.POSSIBLY_PERSISTED),
+        (51, Persistence.NOT_PERSISTED),  # of the check before the append (KIP-890)
+    ],
 )
-def test_too_few_replicas_say_whether_the_batch_was_written_before_that(
+def test_retriable_error_says_whether_the_batch_was_written_before_that(
     code: int, persistence: Persistence
 ) -> None:
     core = Core(retries=2)
