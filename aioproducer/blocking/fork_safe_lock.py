@@ -9,10 +9,13 @@ from aioproducer._util.forks import at_fork
 
 
 class ForkSafeLock:
-    """A lock that is free in a forked child: the thread that held it does not exist there."""
+    """A lock that is free in a forked child: the thread that held it does not exist there.
+
+    Its owner can take it again, as in a signal handler that interrupts the lock's block.
+    """
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
         _locks.add(self)
 
     def __enter__(self) -> None:
@@ -22,8 +25,11 @@ class ForkSafeLock:
         self._lock.release()
 
     def locked(self) -> bool:
-        """Return whether a thread holds it."""
-        return self._lock.locked()
+        """Return whether another thread holds it."""
+        is_free = self._lock.acquire(blocking=False)
+        if is_free:
+            self._lock.release()
+        return not is_free
 
 
 _locks: WeakSet[ForkSafeLock] = WeakSet()
@@ -31,7 +37,7 @@ _locks: WeakSet[ForkSafeLock] = WeakSet()
 
 def _after_fork_in_child() -> None:
     for each in list(_locks):
-        each._lock = threading.Lock()
+        each._lock = threading.RLock()
 
 
 at_fork(after_in_child=_after_fork_in_child)

@@ -1115,6 +1115,37 @@ def test_a_signal_handler_may_close_a_producer_that_its_thread_starts(
         signal.signal(signal.SIGUSR1, before)
 
 
+def test_signal_handler_that_starts_the_producer_during_its_start_is_refused(
+    silent_server: socket.socket,
+) -> None:
+    producer = _for_server(silent_server)
+    refused: list[str] = []
+
+    def start_again(*_: object) -> None:
+        try:
+            producer.start()
+        except IllegalStateError as error:
+            refused.append(str(error))
+        producer.close()
+
+    before = signal.signal(signal.SIGUSR1, start_again)
+
+    def signal_once_it_dials() -> None:
+        with silent_server.accept()[0]:
+            signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGUSR1)
+
+    try:
+        with ThreadPoolExecutor(1) as pool:
+            signalling = pool.submit(signal_once_it_dials)
+            with pytest.raises(ProducerClosedError, match="while it started"):
+                producer.start()
+            signalling.result(WAIT_S)
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+    assert len(refused) == 1
+    assert "starting" in refused[0]
+
+
 def test_a_send_while_the_producer_starts_says_that_it_is_not_started(
     silent_server: socket.socket,
 ) -> None:
