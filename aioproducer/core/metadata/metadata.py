@@ -250,8 +250,11 @@ class Metadata:
         wanted = self._new if early else self._pending if partial else self._topics
         names = self._still_in_use(wanted, now)
         self._new.clear()
+        # What is requested from now on is not in the response.
+        for name in names:
+            self._pending.pop(name, None)
         if not partial:
-            self._wanted = False  # what is wanted from now on is not in the response
+            self._wanted = False
         self._fetch = MetadataFetch(names, self._allow_auto_create, partial, early)
         return self._fetch
 
@@ -280,6 +283,8 @@ class Metadata:
             self.refreshed_at = now
             self.answered_at = now
         changes = self._update_topics(response.topics, nodes, reliable_epochs=reliable_epochs)
+        asked = self._topics if elsewhere or fetch is None else fetch.topics
+        self._pending.update({name: None for name in asked if name not in changes})
         if self.last_answer_is_full:
             changes |= {name: None for name in cluster.topics if name not in self._topics}
         elif any(self._has_moved(topic) for topic in changes.values()):
@@ -294,8 +299,10 @@ class Metadata:
 
     def on_failure(self, error: KafkaError, now: float) -> None:
         """Handle a request that failed or could not be sent; back off before the next one."""
-        self._wanted |= self._fetch is not None and not self._fetch.partial
-        self._fetch = None
+        if self._fetch is not None:
+            self._wanted |= not self._fetch.partial
+            self._pending.update(dict.fromkeys(self._fetch.topics))
+            self._fetch = None
         self._last_failure = error
         self._unchanged_answers = 0
         self._allowed_at = now + self._backoff.delay(self._failures, self._rng)
@@ -378,7 +385,6 @@ class Metadata:
 
     def _enter_other_cluster(self) -> None:
         """Drop topic ids, leader epochs and sequences, which belong to the previous cluster."""
-        self._pending.update(dict.fromkeys(self._topics))
         self._topic_ids.clear()
         for live in self._topics.values():
             live.last_seen = None
@@ -402,7 +408,6 @@ class Metadata:
             live = self._topics.get(entry.name) if entry.name is not None else None
             if live is None or live.name in updated:
                 continue
-            self._pending.pop(live.name, None)
             updated[live.name] = live.update(
                 entry, self.topic(live.name), nodes, reliable_epochs=reliable_epochs
             )

@@ -160,6 +160,20 @@ def test_an_update_that_is_requested_while_one_is_out_follows_its_answer():
     assert metadata.next_update_at(2) == pytest.approx(301.12)
 
 
+def test_topic_that_is_requested_while_a_request_is_out_is_in_the_next_one():
+    metadata = ready()
+    metadata.request_topic("t", 1)
+    metadata.start_request(1)
+    metadata.request_topic("t", 1.01)  # its leader has refused a batch after it was asked
+    metadata.on_response(response(topic("t", (1, 5), (2, 5))), 1.02)
+    assert answer(metadata, 1.12, topic("t", (1, 5), (2, 5))) == ["t"]
+    metadata.request_topic("t", 2)
+    metadata.start_request(2)
+    metadata.on_failure(NodeDisconnectedError("gone"), 2.01)
+    assert answer(metadata, 2.11, topic("t", (1, 5), (2, 5))) == ["t"]
+    assert metadata.next_update_at(3) == pytest.approx(300)
+
+
 def test_a_full_update_that_fails_is_due_again_after_the_backoff():
     metadata = ready()
     metadata.request_update()
