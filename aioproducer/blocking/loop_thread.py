@@ -99,11 +99,12 @@ class LoopThread:
         self.lock: Reentrant = threading.RLock()
         self.forked: bool = False
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._end: asyncio.Event | None = None
+        self._end = asyncio.Event()
+        self._stops = False
         self._ident: int | None = None
         self._last: asyncio.Future[object] | None = None
         self.warns: bool = True
-        self._ready = threading.Event()
+        self._ready = OneTimeEvent()
         self._name = name
         self._stall_timeout_s = stall_timeout_s
         self._checked_at = -inf
@@ -131,8 +132,8 @@ class LoopThread:
 
     def stop(self, timeout: float = 5.0) -> None:
         """End the loop and wait for the thread, at most `timeout` seconds."""
-        if self._end is not None:
-            self.post(self._end.set)
+        self._stops = True  # its loop may not run yet, if `start` was interrupted
+        self.post(self._end.set)
         goes_on = self._host is not None and self._host.has_guests
         if self._thread is not None and not goes_on:
             self._thread.join(timeout)
@@ -194,7 +195,7 @@ class LoopThread:
         try:
             return future.result()
         except CancelledError:
-            if self._end is None or not self._end.is_set():
+            if not self._end.is_set():
                 raise
         raise _ended()  # the loop has cancelled what was left
 
@@ -222,7 +223,7 @@ class LoopThread:
 
         def begin() -> None:
             self._last = asyncio.ensure_future(work)
-            self._last.add_done_callback(lambda _: self._end.set() if self._end else None)
+            self._last.add_done_callback(lambda _: self._end.set())
 
         if not self.post(begin):
             work.close()
@@ -325,10 +326,10 @@ class LoopThread:
 
     async def _main(self) -> None:
         self._ident = threading.get_ident()
-        self._end = asyncio.Event()
         self._loop = asyncio.get_running_loop()
         self._ready.set()
-        await self._end.wait()
+        if not self._stops:
+            await self._end.wait()
 
 
 def _run_to_end(work: asyncio.Task[None]) -> None:

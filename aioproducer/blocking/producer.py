@@ -139,14 +139,14 @@ class Producer(TransactionsMixin):
             try:
                 self._thread.start()
                 loop_side = self._begun(self._start(init_transactions, wait))
+                if loop_side.engine.transactions is not None:
+                    self._admit = loop_side.engine.transactions.check_send
+                self._started = Started(self._thread, loop_side, self._exit_timeout)
+                self._state = State.RUNNING
             except BaseException:
                 self._state = State.CLOSED
                 self._thread.stop()
                 raise
-            if loop_side.engine.transactions is not None:
-                self._admit = loop_side.engine.transactions.check_send
-            self._started = Started(self._thread, loop_side, self._exit_timeout)
-            self._state = State.RUNNING
         if self._is_unwanted:  # since the last check
             self.close(0)
             raise _closed_meanwhile()

@@ -20,6 +20,7 @@ from collections.abc import Callable, Coroutine, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
+from types import FrameType
 from typing import Any, TypeVar
 
 import pytest
@@ -372,6 +373,28 @@ def test_a_producer_goes_on_wherever_ctrl_c_has_ended_a_flush(producer: Producer
         with suppress(KeyboardInterrupt), ctrl_c:
             producer.flush()
         assert producer.flush(WAIT_S) == 0
+        if not ctrl_c.is_handled:
+            break
+    assert point > 20
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+def test_start_that_ctrl_c_ends_leaves_no_thread(brokers: Brokers) -> None:
+    def is_ours(frame: FrameType) -> bool:  # in `Thread.start()` of CPython threads may be left
+        return f"{os.sep}aioproducer{os.sep}" in frame.f_code.co_filename
+
+    before = set(threading.enumerate())
+    for point in range(1, 1000):
+        producer = Producer(bootstrap_servers=brokers.address)
+        ctrl_c = SignalAt(point, interrupt, counts=is_ours)
+        began = time.monotonic()
+        with suppress(KeyboardInterrupt), ctrl_c:
+            producer.start()
+        assert time.monotonic() - began < 4, point
+        producer.close(0)
+        for thread in set(threading.enumerate()) - before:
+            thread.join(WAIT_S)
+            assert not thread.is_alive(), point
         if not ctrl_c.is_handled:
             break
     assert point > 20
