@@ -3,7 +3,15 @@
 They join the package's one hierarchy under `KafkaError`, which catches these too.
 """
 
+from typing import Final
+
 from aioproducer.errors import KafkaError
+
+START_OVER: Final = (
+    "restore the file that was loaded, or start over: leave out resume, or, exactly once, choose "
+    "another transactional_id (command line: `-X transactional.id=NAME`)"
+)
+"""What to do about an input that is not the one of the load to resume."""
 
 
 class LoaderError(KafkaError):

@@ -26,7 +26,7 @@ from aioproducer._util.tasks import HOOK_ERRORS
 from aioproducer.client.producer import Producer
 from aioproducer.errors import ConfigError, IllegalStateError, KafkaError
 from aioproducer.loader.dead_letter_file import DeadLetterFile
-from aioproducer.loader.errors import LoaderError, StateError
+from aioproducer.loader.errors import START_OVER, LoaderError, StateError
 from aioproducer.loader.exactly_once import LoadTransactions
 from aioproducer.loader.mapping import MappedRecord, RowMapper
 from aioproducer.loader.options import LoadOptions, ProducerLike
@@ -34,7 +34,7 @@ from aioproducer.loader.progress import BatchCounts, LoadResult, Progress
 from aioproducer.loader.reading import MappedBatch, SourceReader
 from aioproducer.loader.refusals import Refusals
 from aioproducer.loader.rows import BadRow, RowBatch, Source
-from aioproducer.loader.sources import FileSource, RowsSource
+from aioproducer.loader.sources import FileSource, RowsSource, size_of
 from aioproducer.loader.state import LoadState
 from aioproducer.loader.topic import wait_for_topic
 from aioproducer.loader.window import ROW_ERRORS, DeliveryLike, Outcome, Window
@@ -59,6 +59,7 @@ class Loader:
         self._options = options or LoadOptions()
         self._paths: Sequence[Path] = getattr(source, "paths", ())
         self._options.check_paths(self._paths)
+        self._checksums = [_checksum(path, size_of(path)) for path in self._paths]
         self._on_progress = self._options.on_progress
         # A few rows between two checks of the window and of the loop's other work.
         self._rows_per_turn = min(_ROWS_PER_TURN, max(1, self._options.max_outstanding // 4))
@@ -105,14 +106,15 @@ class Loader:
         size = self._progress.input_total if whole else None
         state = self._window.state()
         state = replace(state, complete=whole, input_bytes=size)
-        if self._transactions is not None:  # they keep a checksum of all inputs
-            return state
-        return replace(state, files_before="".join(map(_checksum, self._files_before(state))))
+        before = "".join(self._checksums[: self._files_before(state)])
+        if self._transactions is not None:  # their size is limited, and their inputs are the same
+            before = _checksum(before)
+        return replace(state, files_before=before)
 
-    def _files_before(self, state: LoadState) -> Sequence[Path]:
-        """Return the inputs before the position's file."""
+    def _files_before(self, state: LoadState) -> int:
+        """Return how many inputs are before the position's file."""
         file = None if state.position is None else Path(state.position.file)
-        return self._paths[: self._paths.index(file)] if file in self._paths else ()
+        return self._paths.index(file) if file in self._paths else 0
 
     def stop(self) -> None:
         """Stop reading at once; `run()` then flushes what was accepted and returns."""
@@ -217,17 +219,27 @@ class Loader:
         )
 
     def _check_nothing_added(self, before: LoadState) -> None:
-        """Raise if inputs were added before the position: they would be skipped."""
+        """Raise if inputs before the position were added or have changed: they would be skipped."""
         if (known := before.files_before) is None:
             return
+        where = f"cannot resume after {before.position}"
+        count = self._files_before(before)
+        if self._transactions is not None:
+            if _checksum("".join(self._checksums[:count])) != known:
+                raise StateError(
+                    f"{where}: an input before it has another size than when it was loaded",
+                    advice=START_OVER,
+                )
+            return
         loaded = {known[start : start + 8] for start in range(0, len(known), 8)}
-        added = [path for path in self._files_before(before) if _checksum(path) not in loaded]
-        if added:
-            raise StateError(
-                f"cannot resume after {before.position}: {added[0]} comes before it, and did not "
-                "when it was loaded; it would be left out",
-                advice="name the new inputs last, or load them separately",
-            )
+        for path, checksum in zip(self._paths[:count], self._checksums, strict=False):
+            # States of earlier versions have checksums of the names alone.
+            if not loaded & {checksum, _checksum(path)}:
+                raise StateError(
+                    f"{where}: {path} comes before it, and did not, or had another size, when it "
+                    "was loaded; it would be left out",
+                    advice="name new inputs last, or load them separately",
+                )
 
     def _open_dead_letter(self, before: LoadState) -> DeadLetterFile | None:
         path = self._options.dead_letter
@@ -248,7 +260,12 @@ class Loader:
         return file
 
     def _new_window(self, state: LoadState) -> Window:
-        return Window(state, self._dead_letter, all_or_none=self._transactions is not None)
+        return Window(
+            state,
+            self._dead_letter,
+            all_or_none=self._transactions is not None,
+            has_files=bool(self._paths),
+        )
 
     def _begin_again(self) -> bool:
         """Go back to the last commit, to leave out newly refused rows; False if that cannot be."""
@@ -312,7 +329,7 @@ class Loader:
 
     async def _send_all(self) -> None:
         mapper = RowMapper(self._options.mapping, await self._partition_count())
-        reader = SourceReader(self._source, mapper, self.state.position)
+        reader = SourceReader(self._source, mapper, self.state)
         try:
             while (mapped := await self._next(reader)) is not None:
                 await self._send_or_fail(*mapped)
@@ -498,9 +515,9 @@ class Loader:
         return asyncio.get_running_loop().time() - self._started_at
 
 
-def _checksum(*paths: Path) -> str:
-    """Return eight digits for the names of inputs."""
-    return f"{crc32(b'/'.join(map(os.fsencode, paths))):08x}"
+def _checksum(*what: object) -> str:
+    """Return eight digits for the names of inputs, or their sizes."""
+    return f"{crc32(b'/'.join(os.fsencode(str(each)) for each in what)):08x}"
 
 
 class _RowRefusedError(Exception):

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from json.encoder import encode_basestring
 from operator import itemgetter
 from typing import Any, Literal, NamedTuple, get_args
+from zlib import crc32
 
 from aioproducer.loader.errors import MappingError
 from aioproducer.loader.rows import LINE_COLUMNS, BadRow, Dialect, Fields, RowBatch
@@ -264,6 +265,11 @@ def row_text(batch: RowBatch, index: int) -> bytes:
     except (RecursionError, TypeError, ValueError) as error:
         text = json.dumps(f"no JSON form: {error}")
     return text.encode("utf-8", "surrogateescape")
+
+
+def row_checksum(batch: RowBatch, index: int) -> str:
+    """Return eight digits for a row's text."""
+    return f"{crc32(row_text(batch, index)):08x}"
 
 
 def _named(fields: Fields, columns: tuple[str, ...] | None) -> Mapping[str, Any]:

@@ -3,6 +3,7 @@
 Invariants
 - Reading and mapping never run on the loop; one batch is read ahead while another is being sent.
 - After `close()` no thread, no open file is left; a read that waits for input is interrupted.
+- Where the state has a checksum of its last row, that is read again: a difference is an error.
 """
 
 from __future__ import annotations
@@ -10,22 +11,30 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterator
 from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
 from typing import TypeVar
 
-from aioproducer.loader.errors import SourceError
-from aioproducer.loader.mapping import MappedRecord, RowMapper
-from aioproducer.loader.rows import BadRow, Position, RowBatch, Source
+from aioproducer.loader.errors import START_OVER, SourceError, StateError
+from aioproducer.loader.mapping import MappedRecord, RowMapper, row_checksum
+from aioproducer.loader.rows import BadRow, RowBatch, Source
+from aioproducer.loader.state import LoadState
 
 T = TypeVar("T")
 MappedBatch = tuple[RowBatch, list[MappedRecord | BadRow]]
 
 
 class SourceReader:
-    """The mapped batches of a source, for one consumer."""
+    """The mapped batches of a source after those of a state, for one consumer."""
 
-    def __init__(self, source: Source, mapper: RowMapper, after: Position | None) -> None:
+    def __init__(self, source: Source, mapper: RowMapper, before: LoadState) -> None:
         self._source = source
         self._mapper = mapper
+        after = before.position
+        self._unchecked: LoadState | None = None
+        if after is not None and before.row_checksum is not None:
+            self._unchecked = before
+            after = after._replace(row=after.row - 1)
         self._batches: Iterator[RowBatch] = source.batches(after)
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="aioproducer-loader")
         self._ahead: Future[MappedBatch | None] | None = None
@@ -59,7 +68,28 @@ class SourceReader:
     def _read(self) -> MappedBatch | None:
         try:
             batch = next(self._batches, None)
+            if self._unchecked is not None:
+                batch = _without_last_row(self._unchecked, batch)
+                self._unchecked = None
             return None if batch is None else (batch, self._mapper.map(batch))
         except (CancelledError, asyncio.CancelledError) as error:  # it would end the load as `stop`
             name = type(error).__name__
             raise SourceError(f"cannot read {self._source.name}: it raised {name}") from error
+
+
+def _without_last_row(before: LoadState, batch: RowBatch | None) -> RowBatch:
+    """Return the first batch without its first row, the last one of `before`; raise for another."""
+    position = before.position
+    if (
+        position is None
+        or batch is None
+        or (Path(batch.file), batch.member, batch.first_row)
+        != (Path(position.file), position.member, position.row)
+        or row_checksum(batch, 0) != before.row_checksum
+    ):
+        raise StateError(
+            f"cannot resume after {position}: the row there is not the one that was loaded",
+            advice=START_OVER,
+        )
+    lines = None if batch.lines is None else batch.lines[1:]
+    return replace(batch, first_row=position.row + 1, fields=batch.fields[1:], lines=lines)

@@ -122,7 +122,7 @@ class FileSource:
     @property
     def total_bytes(self) -> int | None:
         """The size of all files; None when one of them has none, as a pipe."""
-        sizes = [_size(name) for name in self._files]
+        sizes = [size_of(name) for name in self._files]
         return None if None in sizes else sum(size for size in sizes if size is not None)
 
     def interrupt(self) -> None:
@@ -144,9 +144,9 @@ class FileSource:
 
     def _batches(self, after: Position | None, interrupt: threading.Event) -> Iterator[RowBatch]:
         if after is not None and Path(after.file) not in self.paths:
-            raise SourceError(f"cannot resume after {after}: {after.file} is not among the inputs")
+            raise SourceError(f"cannot resume in {after.file}: it is not among the inputs")
         done = 0 if after is None else self.paths.index(Path(after.file))
-        before = sum(_size(file) or 0 for file in self._files[:done])
+        before = sum(size_of(file) or 0 for file in self._files[:done])
         with ArrowProcess() as process:
             for file in self._files[done:]:
                 with _readable(file):
@@ -155,7 +155,7 @@ class FileSource:
                     except ReadInterruptedError:
                         return
                 after = None
-                before += _size(file) or 0
+                before += size_of(file) or 0
 
     def _file_batches(
         self,
@@ -189,7 +189,7 @@ class FileSource:
         if not read_any:
             raise SourceError("no format is known for the name of any member", advice=_NAME_IT)
         if after is not None:
-            raise SourceError(f"cannot resume after {after}: there is no such member")
+            raise SourceError(f"cannot resume in {after.member}: there is no such member")
 
     def _format_by_name(self, member: Member) -> Format | None:
         name = format_named(member.format_name)
@@ -255,8 +255,9 @@ class RowsSource:
                 return
 
 
-def _size(file: str) -> int | None:
-    return None if file == STDIN or not is_file(file) else Path(file).stat().st_size
+def size_of(file: str | Path) -> int | None:
+    """Return the size of a file; None for what has none, as a pipe, or is not there."""
+    return None if str(file) == STDIN or not is_file(file) else Path(file).stat().st_size
 
 
 @contextmanager

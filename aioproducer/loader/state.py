@@ -42,8 +42,11 @@ class LoadState:
         complete: The input was read to its end and all of it is settled.
         settled: The counts up to `position`, over all runs.
         input_bytes: The size of the input that was read to its end, if it has one.
-        files_before: Checksums of the names of the inputs before the position's file, eight digits
-            each; None in transactions, and in states of earlier versions.
+        files_before: Checksums of the names and sizes of the inputs before the position's file,
+            eight digits each; in transactions a checksum of all these. None in states of earlier
+            versions.
+        row_checksum: A checksum of the row at `position`; None for rows that are not of files, and
+            in states of earlier versions.
     """
 
     topic: str
@@ -52,6 +55,7 @@ class LoadState:
     settled: Settled = field(default_factory=Settled)
     input_bytes: int | None = None
     files_before: str | None = None
+    row_checksum: str | None = None
 
     def write(self, path: str | os.PathLike[str]) -> None:
         """Replace the file at `path` atomically; raise `StateError`."""
@@ -73,7 +77,7 @@ class LoadState:
         if content["version"] != _VERSION:
             raise ValueError("another version")
         position = content["position"]
-        input_bytes, files_before = content.get("input_bytes"), content.get("files_before")
+        input_bytes = content.get("input_bytes")
         for count in (*content["settled"].values(), input_bytes or 0):
             _check_count(count)
         return cls(
@@ -82,8 +86,13 @@ class LoadState:
             complete=bool(content["complete"]),
             settled=Settled(**content["settled"]),
             input_bytes=input_bytes,
-            files_before=files_before if isinstance(files_before, str) else None,
+            files_before=_text(content.get("files_before")),
+            row_checksum=_text(content.get("row_checksum")),
         )
+
+
+def _text(content: object) -> str | None:
+    return content if isinstance(content, str) else None
 
 
 def _position(content: Mapping[str, Any]) -> Position:

@@ -17,7 +17,7 @@ from aioproducer import errors
 from aioproducer.errors.advice import joined
 from aioproducer.loader.dead_letter_file import DeadLetterFile
 from aioproducer.loader.errors import DeadLetterError, RejectedRowError
-from aioproducer.loader.mapping import row_text
+from aioproducer.loader.mapping import row_checksum, row_text
 from aioproducer.loader.refusals import LeftOut
 from aioproducer.loader.rows import BadRow, Position, RowBatch
 from aioproducer.loader.state import LoadState, Settled
@@ -66,10 +66,16 @@ class Window:
 
     Without a `dead_letter` file the first rejected row blocks the load. With `all_or_none`, for
     transactions, so does each record that fails; `refused` has the rows that Kafka refused.
+    With `has_files`, states have a checksum of the last row.
     """
 
     def __init__(
-        self, state: LoadState, dead_letter: DeadLetterFile | None, *, all_or_none: bool = False
+        self,
+        state: LoadState,
+        dead_letter: DeadLetterFile | None,
+        *,
+        all_or_none: bool = False,
+        has_files: bool = False,
     ) -> None:
         self.acknowledged: int = 0
         self.failed: int = 0
@@ -78,6 +84,7 @@ class Window:
         self.begun_at: LoadState = state
         self._dead_letter = dead_letter
         self._all_or_none = all_or_none
+        self._has_files = has_files
         self._rows: deque[tuple[Outcome, RowBatch, int]] = deque()
         self._rejected = 0
         self._last: tuple[RowBatch, int] | None = None
@@ -121,10 +128,10 @@ class Window:
         if self._blocked_at is not None:
             return self._blocked_at
         before = self.begun_at.settled
-        position = self.begun_at.position
+        position, checksum = self.begun_at.position, self.begun_at.row_checksum
         if self._last is not None:
-            batch, index = self._last
-            position = batch.position(index)
+            position = self._last[0].position(self._last[1])
+            checksum = row_checksum(*self._last) if self._has_files else None
         return LoadState(
             topic=self.begun_at.topic,
             position=position,
@@ -136,6 +143,7 @@ class Window:
                 if self._dead_letter is None
                 else self._dead_letter.size,
             ),
+            row_checksum=checksum,
         )
 
     def _refused(

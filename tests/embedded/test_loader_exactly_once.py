@@ -510,6 +510,48 @@ async def test_the_position_of_as_many_other_files_is_refused(
     assert await visible(brokers) == [1, 2]
 
 
+async def test_a_load_goes_on_in_a_corrected_file_and_not_in_another_one(
+    brokers: EmbeddedCluster, tmp_path: Path
+) -> None:
+    file = tmp_path / "rows.csv"
+
+    async def load_file(*rows: str) -> None:
+        file.write_text("\n".join(["n", *rows, ""]))
+        async with producer_of(brokers) as producer:
+            few = options(transaction_rows=1, max_outstanding=4)
+            await Loader(producer, FileSource(file), "t", few).run()
+
+    with pytest.raises(RejectedRowError):
+        await load_file("1", "2", "bad,row")
+    with pytest.raises(StateError, match="row 2: the row there is not the one that was loaded"):
+        await load_file("7", "8", "9")
+    await load_file("1", "2", "3")
+    assert await visible(brokers) == [1, 2, 3]
+
+
+async def test_a_load_does_not_go_on_after_a_file_that_has_changed(
+    brokers: EmbeddedCluster, tmp_path: Path
+) -> None:
+    first, second = tmp_path / "1.csv", tmp_path / "2.csv"
+    first.write_text("n\n1\n")
+    second.write_text("n\n2\nbad,row\n")
+
+    async def load_files() -> None:
+        async with producer_of(brokers) as producer:
+            few = options(transaction_rows=1, max_outstanding=4)
+            await Loader(producer, FileSource([first, second]), "t", few).run()
+
+    with pytest.raises(RejectedRowError):
+        await load_files()
+    first.write_text("n\n1\n10\n")
+    with pytest.raises(StateError, match=r"2\.csv row 1: an input before it has another size"):
+        await load_files()
+    first.write_text("n\n1\n")
+    second.write_text("n\n2\n3\n")
+    await load_files()
+    assert await visible(brokers) == [1, 2, 3]
+
+
 async def test_it_needs_files_that_can_be_read_again(
     brokers: EmbeddedCluster, tmp_path: Path
 ) -> None:

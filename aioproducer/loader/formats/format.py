@@ -8,7 +8,7 @@ from contextlib import ExitStack
 from importlib import import_module
 from typing import Any, Protocol
 
-from aioproducer.loader.errors import SourceError
+from aioproducer.loader.errors import START_OVER, SourceError
 from aioproducer.loader.rows import RowBatch
 
 
@@ -36,4 +36,5 @@ def imported(module: str, what: str, extra: str) -> Any:
 
 def too_few_rows(seen: int, skip: int) -> SourceError:
     """Return the error of an input that ends before the position to resume from."""
-    return SourceError(f"it has {seen:,} rows where at least {skip:,} were read before")
+    message = f"it has {seen:,} rows where at least {skip:,} were read before"
+    return SourceError(message, advice=START_OVER)

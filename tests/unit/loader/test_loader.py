@@ -11,6 +11,7 @@ from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from zlib import crc32
 
 import pytest
 from hypothesis import given
@@ -272,9 +273,33 @@ async def test_a_load_is_not_resumed_with_an_input_added_before_its_position(
 ) -> None:
     options = LoadOptions(KEYED, state=tmp_path / "state", resume=True)
     await interrupted_load(tmp_path, options)
-    added = r"3\.txt row 1: \S+2\.txt comes before it, and did not when it was loaded"
+    added = r"3\.txt row 1: \S+2\.txt comes before it, and did not, or had another size, when"
     with pytest.raises(StateError, match=added):
         await Loader(FakeProducer(), numbered(tmp_path, *inputs), "t", options).run()
+
+
+async def test_a_load_is_not_resumed_after_an_input_that_has_changed_before_its_position(
+    tmp_path: Path,
+) -> None:
+    options = LoadOptions(KEYED, state=tmp_path / "state", resume=True)
+    await interrupted_load(tmp_path, options)
+    with (tmp_path / "1.txt").open("a") as file:
+        file.write("1:more\n")
+    with pytest.raises(StateError, match=r"1\.txt comes before it, and did not, or had another"):
+        await Loader(FakeProducer(), numbered(tmp_path, 1, 3), "t", options).run()
+
+
+async def test_a_state_of_earlier_versions_has_the_names_of_inputs_without_their_sizes(
+    tmp_path: Path,
+) -> None:
+    options = LoadOptions(KEYED, state=tmp_path / "state", resume=True)
+    await interrupted_load(tmp_path, options)
+    content = json.loads((tmp_path / "state").read_text())
+    content["files_before"] = f"{crc32(os.fsencode(tmp_path / '1.txt')):08x}"
+    (tmp_path / "state").write_text(json.dumps(content))
+    producer = FakeProducer()
+    await Loader(producer, numbered(tmp_path, 1, 3), "t", options).run()
+    assert producer.values == values(4)
 
 
 async def test_a_load_is_resumed_with_an_input_added_after_its_position(tmp_path: Path) -> None:
