@@ -63,6 +63,8 @@ class LoadTransactions:
         self._committing: asyncio.Task[None] | None = None
         self.is_usable: bool = True
         """Whether another transaction can be begun."""
+        self.is_aborted: bool = False
+        """Whether the last transaction is, or will be at its timeout."""
 
     async def read(self) -> LoadState | None:
         """Return the state that an earlier run of this load has committed; None without one."""
@@ -128,7 +130,7 @@ class LoadTransactions:
         self._committing = None
         if self._transaction is None:
             return because
-        self._transaction = None
+        self._transaction, self.is_aborted = None, True
         try:
             await self._producer.abort_transaction()
         except KafkaError as error:
@@ -138,7 +140,7 @@ class LoadTransactions:
 
     async def _begin(self) -> Transaction:
         self._transaction = await self._producer.transaction().__aenter__()
-        self._rows = 0
+        self._rows, self.is_aborted = 0, False
         self._since = asyncio.get_running_loop().time()
         return self._transaction
 

@@ -85,6 +85,8 @@ class Loader:
             before, begun_at = self._before.settled, self._window.begun_at.settled
             acknowledged = self.state.settled.acknowledged - before.acknowledged
             failed += begun_at.failed - before.failed
+            if self._transactions.is_aborted:
+                failed = self._progress.sent - acknowledged
         return replace(self._progress, acknowledged=acknowledged, failed=failed)
 
     @property

@@ -510,6 +510,21 @@ async def test_the_position_of_as_many_other_files_is_refused(
     assert await visible(brokers) == [1, 2]
 
 
+async def test_the_records_of_an_aborted_transaction_have_failed(
+    brokers: EmbeddedCluster, tmp_path: Path
+) -> None:
+    file = tmp_path / "rows.csv"
+    file.write_text("n\n1\n2\n3\nbad,row\n")
+    async with producer_of(brokers) as producer:
+        few = options(transaction_rows=2, max_outstanding=4)
+        loader = Loader(producer, FileSource(file), "t", few)
+        with pytest.raises(RejectedRowError):
+            await loader.run()
+    progress = loader.progress
+    assert (progress.sent, progress.acknowledged) == (3, 2)
+    assert (progress.failed, progress.outstanding) == (1, 0)
+
+
 async def test_a_load_goes_on_in_a_corrected_file_and_not_in_another_one(
     brokers: EmbeddedCluster, tmp_path: Path
 ) -> None:
