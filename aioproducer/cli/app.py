@@ -9,6 +9,7 @@ import os
 import sys
 import traceback
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Annotated, Any
 
 import typer
@@ -89,7 +90,9 @@ def _invoke(arguments: list[str]) -> Any:
         show = getattr(error, "show", None)
         if show is None:
             raise
-        show(file=sys.stderr)
+        if sys.stderr is not None:  # click would write to standard output
+            with suppress(OSError):
+                show(file=sys.stderr)
         return ExitCode.USAGE
 
 

@@ -46,6 +46,13 @@ def test_output_that_cannot_be_written_is_named_and_no_bug(arguments: tuple[str,
     assert (done.returncode, done.stderr) == (ExitCode.FILES, message)
 
 
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="the system has no /dev/full")
+@pytest.mark.parametrize("output", ["2> /dev/full", "2>&-"])
+def test_a_usage_error_that_cannot_be_shown_has_its_exit_code_and_no_output(output: str) -> None:
+    done = run_in_shell(("nonsense",), output)
+    assert (done.returncode, done.stdout) == (ExitCode.USAGE, "")
+
+
 @pytest.mark.parametrize("arguments", OUTPUTS, ids=" ".join)
 def test_output_that_is_closed_from_the_start_is_a_broken_pipe(arguments: tuple[str, ...]) -> None:
     done = run_in_shell(arguments, ">&-")
