@@ -1,7 +1,8 @@
 """Futures for deliveries, as aiokafka's calls return futures.
 
 Invariants: a failed future whose exception is not retrieved is reported by asyncio, as with
-aiokafka; cancelling a future neither takes the record back nor affects other futures.
+aiokafka, unless the producer itself has failed; cancelling a future neither takes the record back
+nor affects other futures.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from aioproducer.compat.aiokafka._translation import (
     record_metadata,
     translated,
 )
-from aioproducer.errors import KafkaError
+from aioproducer.errors import KafkaError, ProducerFailedError
 from aioproducer.runtime.delivery import Delivery
 
 if TYPE_CHECKING:
@@ -139,6 +140,8 @@ class RecordFutures:
         error = delivery.exception()
         if error is not None:
             future.set_exception(translated(error))
+            if isinstance(error, ProducerFailedError):
+                future.exception()  # the producer logs this once, asyncio would for each record
         else:
             future.set_result(record_metadata(delivery) if self.acknowledged else None)
 

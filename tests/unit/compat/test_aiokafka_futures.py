@@ -6,11 +6,13 @@ import asyncio
 import gc
 from collections.abc import AsyncIterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from typing import Any
 
 import pytest
 
 from aioproducer.compat.aiokafka import AIOKafkaProducer, TopicPartition
+from aioproducer.compat.aiokafka.errors import KafkaError
 from aioproducer.errors import WrongLoopError
 from aioproducer.testing.embedded import EmbeddedCluster, TopicSpec
 
@@ -181,3 +183,25 @@ async def test_a_future_that_fails_unseen_is_reported_by_asyncio() -> None:
     assert [context["message"] for context in reported] == [
         "RecordFuture exception was never retrieved"
     ]
+
+
+async def test_futures_that_fail_unseen_with_the_producer_are_not_each_reported(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    reported: list[dict[str, Any]] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: reported.append(context))
+    async with EmbeddedCluster(topics={"t": 1}) as cluster:
+        producer = AIOKafkaProducer(bootstrap_servers=cluster.bootstrap_servers, linger_ms=60_000)
+        await producer.start()
+        futures = [await producer.send("t", b"v") for _ in range(3)]
+        for task in asyncio.all_tasks():  # as asyncio.run() does at its end
+            if task.get_name().startswith("aioproducer-sender"):
+                task.cancel()
+        done, _ = await asyncio.wait(futures)
+        assert len(done) == 3
+        del futures, done
+        gc.collect()
+        with suppress(KafkaError):
+            await producer.stop()
+    assert reported == []
+    assert caplog.text.count("the producer's sender task was cancelled from outside") == 1
