@@ -277,13 +277,16 @@ class KafkaProducer(TransactionsMixin):
         return SimpleNamespace(is_alive=lambda: not self._closed)
 
     def _own_running(self) -> Connection:
-        if self._closed:
-            raise errors.shared_class(errors.IllegalStateError)("KafkaProducer already closed!")
+        self._own_check_open()
         connection = self._own_connection
         if connection is None:
             with self._own_starting:
                 connection = self._own_connection or self._own_started()
         return connection
+
+    def _own_check_open(self) -> None:
+        if self._closed:
+            raise errors.shared_class(errors.IllegalStateError)("KafkaProducer already closed!")
 
     def _own_started(self) -> Connection:
         connection = Connection(self._own_settings, self.config["bootstrap_timeout_ms"] / 1000)
@@ -294,6 +297,9 @@ class KafkaProducer(TransactionsMixin):
             self.config["api_version"] = connection.release()
         self._metadata = View(connection.cluster, connection.request_update)
         self._own_connection = connection
+        if self._closed:  # by another thread, which has not seen this connection
+            connection.close()
+            self._own_check_open()
         return connection
 
 

@@ -385,6 +385,22 @@ def test_with_api_version_the_first_call_connects_and_waits_as_long_as_any_other
     producer.close()
 
 
+def test_close_of_another_thread_while_the_first_call_connects_leaves_nothing_open() -> None:
+    class ClosesWhenConfigured:
+        def init(self, metrics: object) -> None:
+            producer.close()  # in the thread of the loop
+
+    producer = KafkaProducer(
+        bootstrap_servers="127.0.0.1:1",
+        api_version=(3, 9),
+        client_id="closed early",
+        metric_reporters=[ClosesWhenConfigured()],
+    )
+    with pytest.raises(kafka.errors.IllegalStateError, match="already closed"):
+        producer.send("t", b"v")
+    assert not [each for each in threading.enumerate() if "closed early" in each.name]
+
+
 def test_bootstrap_timeout_has_another_name_before_kafka_python_3() -> None:
     with pytest.raises(kafka.errors.KafkaTimeoutError, match="bootstrap_timeout_ms=100"):
         KafkaProducer(bootstrap_servers="127.0.0.1:1", api_version_auto_timeout_ms=100)
