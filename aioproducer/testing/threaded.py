@@ -72,11 +72,15 @@ class ThreadedCluster:
             raise
 
     def stop(self) -> None:
-        """Close every connection and port, and end the thread; may be called twice."""
+        """Close every connection and port, and end the thread; may be called twice.
+
+        In a forked child it has no effect: the thread is the parent's.
+        """
         if self._loop.is_closed():
             return
-        if not self._thread.is_alive():  # it was never started
-            self._loop.close()
+        if not self._thread.is_alive():
+            if not self._loop.is_running():  # never started; in a forked child it seems to run
+                self._loop.close()
             return
         try:
             self.run(self.cluster.stop())

@@ -107,3 +107,20 @@ def test_a_broker_stops_and_starts_while_a_forked_child_lives() -> None:
                 os.close(end)
             os.waitpid(child, 0)
             connected.close()
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork()")
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+def test_a_forked_child_may_stop_it_and_the_parent_goes_on() -> None:
+    with ThreadedCluster(brokers=1, topics={"orders": 1}) as cluster:
+        child = os.fork()
+        if child == 0:
+            status = 1
+            try:
+                cluster.stop()
+                status = 0
+            finally:
+                os._exit(status)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+        with BlockingProducer(bootstrap_servers=cluster.bootstrap_servers) as producer:
+            producer.send_and_wait("orders", b"1")
