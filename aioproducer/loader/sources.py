@@ -209,7 +209,8 @@ class RowsSource:
 
     Resuming after a position draws the rows before it again and drops them: `rows` must give the
     same rows in the same order. An iterator, such as a generator, can be read once: a transaction
-    with a row that Kafka refuses is not repeated without it.
+    with a row that Kafka refuses is not repeated without it. While a generator waits, the load
+    cannot stop, and its last rows, at most 500, are not sent.
     """
 
     _clock = staticmethod(time.monotonic)

@@ -36,7 +36,8 @@ class AioproducerInstrumentor:
 
     Covered are `Producer`, `blocking.Producer` and the drop-ins, also those made before: `send`,
     `send_nowait` and `send_and_wait` have a span per record; `send_many`, `send_arrow` and
-    `send_batch` one per call, whose context is on each of its records. There is one instance.
+    `send_batch` one per call, whose context is on each of its records. A `MockProducer` has none.
+    There is one instance.
     """
 
     _instance: ClassVar[Self | None] = None
