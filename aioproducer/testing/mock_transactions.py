@@ -117,7 +117,8 @@ class MockTransactions:
         """See `TransactionTask.send_offsets`."""
         self._producer.raise_scripted("send_offsets")
         self.check_send()
-        self.offsets.setdefault(group.group_id, {}).update(offsets)
+        if offsets:
+            self.offsets.setdefault(group.group_id, {}).update(offsets)
 
     async def prepare(self) -> PreparedTransaction:
         """See `TransactionTask.prepare`."""

@@ -344,6 +344,14 @@ async def test_a_transaction_enters_the_history_when_it_commits() -> None:
         assert producer.uncommitted_offsets == {}
 
 
+async def test_offsets_of_no_partition_are_no_part_of_a_transaction() -> None:
+    async with MockProducer(transactional_id="x") as producer:
+        async with producer.transaction() as tx:
+            await tx.send_offsets({}, "group")
+            assert producer.uncommitted_offsets == {}
+        assert producer.sent_offsets == []
+
+
 async def test_a_transaction_with_a_failed_record_does_not_commit() -> None:
     async with MockProducer(transactional_id="x", auto_complete=False) as producer:
         with pytest.raises(TransactionAbortableError, match="late"):
