@@ -12,7 +12,7 @@ _PORT: Final = 9092
 
 
 def servers_option(servers: str | Iterable[Any], *, ignores_schemes: bool = False) -> list[str]:
-    """Return addresses with their ports, 9092 where there is none, each once; no empty ones.
+    """Return addresses with their ports, 9092 where there is none; no empty ones.
 
     With `ignores_schemes`, `PROTOCOL://` is left out; otherwise such an address is refused later.
     """
@@ -26,7 +26,7 @@ def servers_option(servers: str | Iterable[Any], *, ignores_schemes: bool = Fals
     addresses = [str(server).strip() for server in given]
     if ignores_schemes:
         addresses = [address.rpartition("://")[2] for address in addresses]
-    return list(dict.fromkeys(_with_port(address) for address in addresses if address))
+    return [_with_port(address) for address in addresses if address]
 
 
 def _with_port(address: str) -> str:

@@ -79,21 +79,14 @@ def _unescaped(text: str) -> str:
 
 
 def parse_servers(servers: Collection[str]) -> tuple[tuple[str, int], ...]:
-    """Return the hosts and ports of bootstrap servers."""
-    addresses: dict[tuple[str, int], None] = {}
+    """Return the hosts and ports of bootstrap servers; of one that is named again, the first."""
     if any("@" in server for server in servers):
         # None is shown: a comma in a password divides it among several servers.
         raise ConfigError(
             f"bootstrap_servers: one of {len(servers)} servers has `@` and is not host:port",
             advice="give user name and password as sasl_username and sasl_password",
         )
-    for server in servers:
-        address = _parse_server(server)
-        if address in addresses:
-            raise ConfigError(
-                f"bootstrap_servers names {_shown(server)!r} twice", advice="name it once"
-            )
-        addresses[address] = None
+    addresses = dict.fromkeys(map(_parse_server, servers))
     if not addresses:
         raise ConfigError("bootstrap_servers is empty; give at least one host:port")
     return tuple(addresses)

@@ -182,7 +182,7 @@ def _servers(value: Any) -> Any:
         value = value.decode()
     if not isinstance(value, str):
         return value
-    return ",".join(dict.fromkeys(map(_with_port, value.split(","))))
+    return ",".join(map(_with_port, value.split(",")))
 
 
 def _with_port(server: str) -> str:

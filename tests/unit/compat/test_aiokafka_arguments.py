@@ -212,7 +212,7 @@ async def test_of_several_starts_each_waits_for_the_one_that_connects() -> None:
     ("given_servers", "expected"),
     [
         ("localhost", ["localhost:9092"]),
-        ("a, b:1 ,a", ["a:9092", "b:1"]),
+        ("a, b:1 ", ["a:9092", "b:1"]),
         (["[::1]", "[::1]:1", "::2"], ["[::1]:9092", "[::1]:1", "[::2]:9092"]),
         ("a:1,", ["a:1"]),
         (["a:1", " ", ""], ["a:1"]),
