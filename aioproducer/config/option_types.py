@@ -295,7 +295,7 @@ class ProducerOptions(TypedDict, total=False):
     ssl_endpoint_identification_algorithm: str
     """How host names are verified; the empty string switches it off."""
     ssl_enabled_protocols: Sequence[str]
-    """The TLS versions allowed."""
+    """The TLS versions allowed; TLSv1 and TLSv1.1 are left out."""
     ssl_protocol: str
     """The highest TLS version."""
     ssl_cipher_suites: Sequence[str]

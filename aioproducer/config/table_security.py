@@ -37,7 +37,10 @@ SUITES_OF_TLS_1_3: Final = (
 )
 _HIGHEST: Final = one_of_ignoring_case(*_TLS)
 _VERSIONS: Final = Constraint(
-    "some of TLSv1.2 and TLSv1.3", lambda names: bool(names) and set(names) <= set(_TLS)
+    "some of TLSv1.2 and TLSv1.3",
+    lambda names: bool(names) and set(names) <= set(_TLS),
+    # Java's default before Kafka 2.6 is TLSv1.2,TLSv1.1,TLSv1.
+    lambda names: tuple(each for each in names if each not in {"TLSv1", "TLSv1.1"}) or names,
 )
 
 
@@ -217,7 +220,9 @@ class SecurityOptions(CoreOptions):
         one_of_ignoring_case("https", "", "none"),
     )
     ssl_enabled_protocols: Sequence[str] = option(
-        ("TLSv1.2", "TLSv1.3"), "The TLS versions allowed.", _VERSIONS
+        ("TLSv1.2", "TLSv1.3"),
+        "The TLS versions allowed; TLSv1 and TLSv1.1 are left out.",
+        _VERSIONS,
     )
     ssl_protocol: str = option(
         "TLSv1.3",

@@ -347,6 +347,11 @@ def test_an_empty_path_is_refused_by_the_name_of_its_option(name: str) -> None:
         ProducerConfig(bootstrap_servers="a:1", security_protocol="SASL_SSL", **{name: ""})
 
 
+def test_the_versions_of_tls_that_java_enabled_before_kafka_2_6_are_taken_but_for_the_old_ones():
+    made = config(security_protocol="SSL", ssl_enabled_protocols="TLSv1.2,TLSv1.1,TLSv1")
+    assert made.ssl_enabled_protocols == ("TLSv1.2",)
+
+
 @pytest.mark.parametrize(("given", "kept"), [("TLS", "TLSv1.3"), ("tlsv1.2", "TLSv1.2")])
 def test_the_highest_version_of_tls_may_be_javas_old_default(given: str, kept: str) -> None:
     config = ProducerConfig(bootstrap_servers="a:1", security_protocol="SSL", ssl_protocol=given)
