@@ -168,7 +168,8 @@ def _metric(parts: _Fields) -> tuple[str, list[PushedPoint]]:
 
 def _point(parts: _Fields, monotonic: bool, delta: bool) -> PushedPoint:
     fixed = {number: value for number, value in parts if isinstance(value, bytes)}
-    (value,) = unpack_from("<d", fixed[4])
+    # Java's client pushes whole numbers as such, in field 6.
+    (value,) = unpack_from("<d", fixed[4]) if 4 in fixed else unpack_from("<q", fixed[6])
     (time_ns,) = unpack_from("<Q", fixed[3])
     (start_ns,) = unpack_from("<Q", fixed.get(2, bytes(8)))
     return PushedPoint(value, dict(_attributes(parts, 7)), monotonic, delta, start_ns, time_ns)

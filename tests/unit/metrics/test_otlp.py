@@ -64,6 +64,13 @@ def test_what_was_encoded_is_read_back(resource, points, now):
     assert found == expected
 
 
+def test_whole_numbers_of_other_clients_are_read():
+    as_double = encode_metrics([Point("m", 1.5, {})], {}, 9)
+    # As Java's client writes the time of its start: field 6, 64 bits.
+    as_integer = as_double.replace(b"\x21" + pack("<d", 1.5), b"\x31" + pack("<q", -7))
+    assert read_otlp(as_integer)[1] == {"m": [(-7, {}, False, False, 0, 9)]}
+
+
 @given(st.binary(max_size=60))
 def test_garbage_ends_in_an_error_or_in_points(data: bytes):
     try:
