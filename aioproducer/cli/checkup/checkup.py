@@ -298,8 +298,9 @@ async def _cancel_running(tasks: Iterable[asyncio.Future[list[Finding]]]) -> Non
 
 
 def _cluster(place: str, answer: MetadataResponse, first: MetadataResponse | None) -> Finding:
-    if first is not None and answer.cluster_id != first.cluster_id:
-        found = f"cluster {answer.cluster_id}, but the server before is of {first.cluster_id}"
+    cluster_id = answer.cluster_id  # None or empty from old brokers, and some that are not Kafka
+    if first is not None and first.cluster_id and cluster_id and cluster_id != first.cluster_id:
+        found = f"cluster {cluster_id}, but the server before is of {first.cluster_id}"
         return CheckFailedError("clusters-differ", found).finding("cluster", place)
     if not answer.brokers:
         failure = CheckFailedError(
@@ -309,7 +310,8 @@ def _cluster(place: str, answer: MetadataResponse, first: MetadataResponse | Non
         )
         return failure.finding("cluster", place)
     count = f"{len(answer.brokers)} broker{'s' if len(answer.brokers) > 1 else ''}"
-    return Finding.good("cluster", place, f"cluster {answer.cluster_id}, {count}")
+    name = f"cluster {cluster_id}" if cluster_id else "a cluster without an id"
+    return Finding.good("cluster", place, f"{name}, {count}")
 
 
 def _reachable(node: Node, place: str, how: str) -> Finding:

@@ -196,6 +196,18 @@ async def test_servers_of_two_clusters_are_reported(cluster: EmbeddedCluster) ->
     assert "another" in only(findings, "clusters-differ").found
 
 
+async def test_a_server_that_has_no_cluster_id_is_not_of_another_cluster(
+    cluster: EmbeddedCluster,
+) -> None:
+    async with EmbeddedCluster(1, settings=ClusterSettings(cluster_id="")) as nameless:
+        servers = [first_of(cluster), nameless.bootstrap_servers]
+        for given in (servers, servers[::-1]):
+            findings = await examined(",".join(given))
+            names = [each.found for each in findings if each.check == "cluster"]
+            assert all(each.status is Status.OK for each in findings if each.check == "cluster")
+            assert "a cluster without an id, 1 broker" in names
+
+
 async def test_a_store_that_cannot_be_read_is_an_option_to_correct() -> None:
     findings = await examined(
         "127.0.0.1:1", security_protocol="SSL", ssl_truststore_location="/missing/ca.pem"
