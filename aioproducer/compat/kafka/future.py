@@ -127,7 +127,10 @@ class FutureRecordMetadata:
                     pass
         value, exception = self._known()
         if exception is not None:
-            raise exception
+            try:
+                raise exception
+            finally:
+                del exception  # as in `Delivery.result`
         return cast("RecordMetadata", value)
 
     def add_callback(self, f: Callable[..., object], *args: Any, **kwargs: Any) -> Self:

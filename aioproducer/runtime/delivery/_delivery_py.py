@@ -226,7 +226,10 @@ class Delivery:
         """
         error = self.exception()
         if error is not None:
-            raise error
+            try:
+                raise error
+            finally:
+                del error  # its traceback, which keeps the callers' frames, would keep it
         batch = self._batch
         found = batch.outcome_of(self._index)
         if found is None:  # pragma: no cover - exception() has raised

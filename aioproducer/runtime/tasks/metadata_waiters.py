@@ -163,6 +163,7 @@ class MetadataWaiters:
             if timer is not None:
                 timer.cancel()
             self._discard(waiter)
+            del waiter, timer  # they have the error, whose traceback keeps the callers' frames
 
     def _resume_if_decided(self, waiter: _Waiter, *, before_asking: bool = False) -> None:
         metadata, topic = self._metadata, waiter.topic

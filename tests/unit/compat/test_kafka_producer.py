@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import copy
+import gc
 import os
 import pickle
 import signal
@@ -13,9 +14,11 @@ import sys
 import threading
 import time
 import warnings
+import weakref
 from collections import namedtuple
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from types import SimpleNamespace
 from typing import Any
 
@@ -58,6 +61,30 @@ def producer(cluster: ThreadedCluster) -> Iterator[KafkaProducer]:
 
 
 # -- the future ------------------------------------------------------------------------------------
+
+
+class Watched:
+    """An object of a caller that can be watched."""
+
+
+def test_failure_that_was_raised_does_not_keep_its_callers_frames(
+    cluster: ThreadedCluster, producer: KafkaProducer
+) -> None:
+    def caller() -> weakref.ref[Watched]:
+        local = Watched()
+        with suppress(errors.KafkaError):
+            future.get(WAIT_S)
+        return weakref.ref(local)
+
+    refused = cluster.faults.next("produce").answers("POLICY_VIOLATION")
+    future = producer.send("t", b"v")
+    producer.flush()
+    assert refused.struck == 1
+    gc.disable()
+    try:
+        assert caller()() is None
+    finally:
+        gc.enable()
 
 
 def test_metadata_has_the_fields_of_the_kafka_python_that_is_imported(

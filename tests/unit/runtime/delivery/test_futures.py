@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+import gc
 import inspect
 import sys
+import weakref
+from contextlib import suppress
 
 import pytest
 
@@ -55,6 +58,31 @@ def test_help_shows_the_calls_of_either_form_alike():
         if callable(theirs):
             parameters = inspect.signature(ours).parameters
             assert list(parameters) == list(inspect.signature(theirs).parameters)
+
+
+class Watched:
+    """An object of a caller that can be watched."""
+
+
+@pytest.mark.parametrize("is_awaited", [True, False])
+async def test_failure_that_was_raised_does_not_keep_its_callers_frames(is_awaited):
+    bench, (delivery,) = await opened()
+    fail_oldest(bench)
+
+    async def caller() -> weakref.ref[Watched]:
+        local = Watched()
+        with suppress(RecordTooLargeError):
+            if is_awaited:
+                await delivery
+            delivery.result()
+        return weakref.ref(local)
+
+    gc.disable()
+    try:
+        assert (await caller())() is None
+    finally:
+        gc.enable()
+    bench.end()
 
 
 async def test_delivery_is_a_future_of_its_producers_loop():

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import weakref
+from contextlib import suppress
 from random import Random
 from typing import Any
 
@@ -167,6 +168,25 @@ async def test_a_refresh_that_is_given_up_leaves_no_complaint(has_failed: bool) 
     refresh.close()
     gc.collect(1)
     assert complaints == []
+
+
+@virtual_time
+async def test_wait_that_failed_does_not_keep_its_callers_frames() -> None:
+    scene = Scene()
+
+    async def caller() -> weakref.ref[Scene]:
+        local = Scene()
+        with suppress(MetadataTimeoutError):
+            await scene.waiters.wait_for_topic("t", scene.loop.time() + 1)
+        return weakref.ref(local)
+
+    gc.disable()
+    try:
+        reference = await caller()
+        await asyncio.sleep(0)  # the task's wake-up has the future
+        assert reference() is None
+    finally:
+        gc.enable()
 
 
 class NotingLoop(VirtualLoop):
