@@ -36,9 +36,9 @@ from aioproducer.records._bulk cimport (
     OpenBatches,
     Place,
     Spread,
-    begin_record,
+    begin_row,
     chosen_partition,
-    end_record,
+    end_row,
 )
 from aioproducer.records._native cimport (
     HEADER_SIZE,
@@ -365,13 +365,13 @@ cdef class ArrowChunk:
         partition = chosen_partition(spread, NULL, -1, contents)
         if partition < 0 or spread.places[partition] is NULL:
             return -1
-        out = begin_record(spread.places[partition], timestamp, contents)
+        out = begin_row(spread.places[partition], timestamp, contents)
         if out is NULL:
             return -1
         out[0] = NULL_LENGTH  # the key
         out = put_span(out + 1, column.data + offsets[0], length)
         out[0] = 0  # headers
-        end_record(spread.places[partition], out + 1, timestamp, number)
+        end_row(spread.places[partition], out + 1, timestamp, number)
         spread.sticky_used += MAX_RECORD_OVERHEAD + contents
         return MAX_RECORD_OVERHEAD + contents
 
@@ -413,11 +413,11 @@ cdef class ArrowChunk:
         place = spread.places[partition]
         if place is NULL:
             return -1
-        out = begin_record(place, timestamp, contents)
+        out = begin_row(place, timestamp, contents)
         if out is NULL:
             return -1
         out = put_cell(put_cell(out, key), value)
-        end_record(place, self.put_headers(out, row), timestamp, number)
+        end_row(place, self.put_headers(out, row), timestamp, number)
         if by_choice:
             spread.sticky_used += MAX_RECORD_OVERHEAD + contents
         return MAX_RECORD_OVERHEAD + contents

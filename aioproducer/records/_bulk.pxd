@@ -3,16 +3,16 @@
 Nothing here needs the GIL. See `_bulk.pyx` for the rest.
 """
 
-from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
+from cpython.ref cimport PyObject
+from libc.stdint cimport int32_t, int64_t, uint8_t
 from libc.stdlib cimport realloc
 
 from aioproducer.records._native cimport (
     MAX_RECORD_OVERHEAD,
     RecordBatchBuilder,
+    begin_record,
+    end_record,
     murmur2_hash,
-    put_varint,
-    varint_size,
-    zigzag,
 )
 
 
@@ -24,16 +24,8 @@ cdef struct Run:
 
 
 cdef struct Place:
-    # The state of a partition's open builder, by pointers into it: once it is closed, its capacity
-    # is 0, and nothing is written any more.
-    uint8_t **start
-    Py_ssize_t *capacity
-    Py_ssize_t *size
-    int32_t *count
-    int32_t *most
-    int64_t *base_timestamp
-    int64_t *max_timestamp
-    Py_ssize_t *largest
+    # A partition's open builder; once it is closed, its capacity is 0, and nothing is written.
+    PyObject *builder
     # Which rows went there.
     Run *runs
     Py_ssize_t run_count
@@ -108,37 +100,17 @@ cdef inline Py_ssize_t chosen_partition(
     return spread.sticky_partition
 
 
-cdef inline uint8_t *begin_record(
+cdef inline uint8_t *begin_row(
     Place *place, int64_t timestamp, Py_ssize_t contents
 ) noexcept nogil:
     """Where key, value and headers are to be written; NULL when the record has no room."""
-    cdef int32_t index = place.count[0]
-    cdef uint64_t time_delta = zigzag(timestamp - place.base_timestamp[0]) if index else 0
-    cdef Py_ssize_t length = (
-        1 + varint_size(time_delta) + varint_size(<uint64_t> index << 1) + contents
-    )
-    cdef Py_ssize_t end = place.size[0] + varint_size(<uint64_t> length << 1) + length
-    cdef uint8_t *out
-    if end > place.capacity[0] or index >= place.most[0] or not reserve_run(place):
+    if not reserve_run(place):
         return NULL
-    out = put_varint(place.start[0] + place.size[0], <uint64_t> length << 1)
-    out[0] = 0  # the record's attributes, none of which are in use
-    out = put_varint(out + 1, time_delta)
-    return put_varint(out, <uint64_t> index << 1)
+    return begin_record(<RecordBatchBuilder> place.builder, timestamp, contents)
 
 
-cdef inline void end_record(
-    Place *place, uint8_t *end, int64_t timestamp, int64_t row
-) noexcept nogil:
+cdef inline void end_row(Place *place, uint8_t *end, int64_t timestamp, int64_t row) noexcept nogil:
     """The record that was begun ends at `end`."""
-    cdef int32_t index = place.count[0]
-    cdef Py_ssize_t size = end - place.start[0]
-    if size - place.size[0] > place.largest[0]:
-        place.largest[0] = size - place.size[0]
-    place.size[0] = size
-    place.count[0] = index + 1
-    if index == 0:
-        place.base_timestamp[0] = timestamp
-    if timestamp > place.max_timestamp[0]:
-        place.max_timestamp[0] = timestamp
+    cdef int32_t index = (<RecordBatchBuilder> place.builder).count
+    end_record(<RecordBatchBuilder> place.builder, end, timestamp)
     note(place, row, index)

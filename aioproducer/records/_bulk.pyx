@@ -37,16 +37,8 @@ cdef class Share:
     """See `bulk.py`."""
 
     def __cinit__(self, RecordBatchBuilder builder not None):
-        cdef Place *place = &self.place
         self.builder = builder
-        place.start = &builder.start
-        place.capacity = &builder.capacity
-        place.size = &builder.size
-        place.count = &builder.count
-        place.most = &builder.most
-        place.base_timestamp = &builder.base_timestamp
-        place.max_timestamp = &builder.max_timestamp
-        place.largest = &builder.largest
+        self.place.builder = <PyObject *> builder
 
     def __dealloc__(self):
         free(self.place.runs)

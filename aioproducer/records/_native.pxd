@@ -93,3 +93,37 @@ cdef class RecordBatchBuilder:
         object headers,
         Py_ssize_t contents_size,
     ) except -2
+
+
+cdef inline uint8_t *begin_record(
+    RecordBatchBuilder builder, int64_t timestamp, Py_ssize_t contents
+) noexcept nogil:
+    """Where key, value and headers are to be written; NULL when the record has no room."""
+    cdef int32_t index = builder.count
+    cdef uint64_t time_delta = zigzag(timestamp - builder.base_timestamp) if index else 0
+    cdef Py_ssize_t length = (
+        1 + varint_size(time_delta) + varint_size(<uint64_t> index << 1) + contents
+    )
+    cdef Py_ssize_t end = builder.size + varint_size(<uint64_t> length << 1) + length
+    cdef uint8_t *out
+    if end > builder.capacity or index >= builder.most:
+        return NULL
+    out = put_varint(builder.start + builder.size, <uint64_t> length << 1)
+    out[0] = 0  # the record's attributes, none of which are in use
+    out = put_varint(out + 1, time_delta)
+    return put_varint(out, <uint64_t> index << 1)
+
+
+cdef inline void end_record(
+    RecordBatchBuilder builder, uint8_t *end, int64_t timestamp
+) noexcept nogil:
+    """The record that was begun ends at `end`."""
+    cdef Py_ssize_t size = end - builder.start
+    if size - builder.size > builder.largest:
+        builder.largest = size - builder.size
+    builder.size = size
+    if builder.count == 0:
+        builder.base_timestamp = timestamp
+    builder.count += 1
+    if timestamp > builder.max_timestamp:
+        builder.max_timestamp = timestamp

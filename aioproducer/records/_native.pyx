@@ -148,31 +148,11 @@ cdef class RecordBatchBuilder:
     ) except -2:
         """`try_append` of checked arguments, whose encoded size the caller has measured."""
         cdef int32_t index = self.count
-        cdef uint64_t time_delta = zigzag(timestamp - self.base_timestamp) if index else 0
-        cdef Py_ssize_t length = (
-            1 + varint_size(time_delta) + varint_size(<uint64_t> index << 1) + contents_size
-        )
-        cdef Py_ssize_t end = self.size + varint_size(<uint64_t> length << 1) + length
-        cdef uint8_t *out
-        if end > self.capacity or index >= self.most:
+        cdef uint8_t *out = begin_record(self, timestamp, contents_size)
+        if out is NULL:
             return -1
-
-        out = put_varint(self.start + self.size, <uint64_t> length << 1)
-        out[0] = 0  # the record's attributes, none of which are in use
-        out = put_varint(out + 1, time_delta)
-        out = put_varint(out, <uint64_t> index << 1)
-        out = put_blob(out, key)
-        out = put_blob(out, value)
-        put_headers(out, headers)
-
-        if end - self.size > self.largest:
-            self.largest = end - self.size
-        self.size = end
-        self.count = index + 1
-        if index == 0:
-            self.base_timestamp = timestamp
-        if timestamp > self.max_timestamp:
-            self.max_timestamp = timestamp
+        out = put_blob(put_blob(out, key), value)
+        end_record(self, put_headers(out, headers), timestamp)
         return index
 
     def move_to(self, object buffer):
