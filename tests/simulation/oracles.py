@@ -41,9 +41,11 @@ from aioproducer.records import murmur2_partition
 from aioproducer.records.batch import DecodedRecord, read_batches
 from aioproducer.testing.broker.producers import sequence_after
 from aioproducer.types import Persistence, TimestampType, TopicPartition
+from aioproducer.wire.api_keys import ApiKey
 from simulation.evidence import Evidence, Log, name_of
 from simulation.history import contradictions
 from simulation.ledger import EARLY, CallState, Entry
+from simulation.releases import serves
 from simulation.scenario import CHAOS_S, Observer
 
 _RECOVERY_S = 12.0
@@ -82,6 +84,8 @@ _TIMEOUT_S = 0.1
 """What may come on top of a promised bound: turns of the loop, timers' granularity."""
 
 _ROUNDING_S = 0.001
+_FIRST_WITH_TIMESTAMPS = 2
+"""Of Produce (KIP-32)."""
 
 
 class Violation(NamedTuple):
@@ -116,7 +120,11 @@ def the_counts_add_up(e: Evidence) -> Iterator[str]:
 
 
 def contents_are_kept(e: Evidence) -> Iterator[str]:
-    """A record in the log has the bytes and headers sent, and the timestamp acknowledged."""
+    """A record in the log has the bytes and headers sent, and the timestamp acknowledged.
+
+    What brokers before 0.10 have taken has no timestamp.
+    """
+    has_timestamps = serves(e.cluster.settings.api_versions, ApiKey.PRODUCE, _FIRST_WITH_TIMESTAMPS)
     for entry in e.ledger.entries:
         for place in e.copies.get(entry.name, ()):
             yield from _differences(entry, place.record)
@@ -130,7 +138,9 @@ def contents_are_kept(e: Evidence) -> Iterator[str]:
         reported = (metadata.serialized_key_size, metadata.serialized_value_size)
         if not entry.whole and reported != tuple(sizes):
             yield f"{entry.label}: key and value have other sizes than {reported}"
-        stamps = [metadata.timestamp_ms, record.timestamp_ms]
+        stamps = [metadata.timestamp_ms]
+        if record.timestamp_ms or has_timestamps:
+            stamps.append(record.timestamp_ms)
         if entry.timestamp_ms is not None:
             stamps.append(entry.timestamp_ms)
         if metadata.timestamp_type is TimestampType.CREATE_TIME and len({*stamps}) > 1:

@@ -53,9 +53,15 @@ class Reconnections:
         self._outcome_of = outcome_of
 
     async def check(self) -> None:
-        """Ask all of them; the last one takes names of bootstrap servers away."""
-        await self._check_second_addresses()
-        await self._check_versions()
+        """Ask all of them; the last one takes names of bootstrap servers away.
+
+        Brokers that report no versions end connections as well, which is to be learned first.
+        """
+        known = self._world.cluster.settings
+        if all_serve(self._world.cluster, ApiKey.API_VERSIONS, 0):
+            await self._check_second_addresses()
+            await self._check_unknown_versions(known)
+        await self._check_versions(known)
         await self._check_addresses()
 
     async def _check_addresses(self) -> None:
@@ -99,12 +105,10 @@ class Reconnections:
         if errors[-1] is not None:
             self._ledger.unrecovered.append(f"at a second address: {errors[-1]}")
 
-    async def _check_versions(self) -> None:
+    async def _check_versions(self, before: ClusterSettings) -> None:
         """Brokers that restart with other versions get requests in these."""
         cluster, config = self._world.cluster, self._config
         pauses_s = (config.reconnect_backoff_max_ms + config.retry_backoff_max_ms) / 1000
-        before = cluster.settings
-        await self._check_unknown_versions(before)
         are_newer = all_serve(cluster, ApiKey.PRODUCE, _OLDER_VERSIONS[ApiKey.PRODUCE][1])
         for number, versions in enumerate((_OLDER_VERSIONS if are_newer else {}, {})):
             self._restart(before, versions)

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
-from aioproducer.testing.broker.settings import ApiVersions
+from aioproducer.testing.broker.settings import ApiVersions, TopicSpec
 from aioproducer.wire.api_keys import ApiKey
 
 if TYPE_CHECKING:
@@ -34,8 +34,22 @@ _APIS = (
     ApiKey.END_TXN,
     ApiKey.TXN_OFFSET_COMMIT,
 )
+_BEFORE_IDS: Final[ApiVersions] = {
+    **dict.fromkeys(_APIS),
+    ApiKey.PRODUCE: (0, 2),
+    ApiKey.METADATA: (0, 2),
+    ApiKey.API_VERSIONS: (0, 0),
+    ApiKey.LIST_OFFSETS: (0, 1),
+}
 RELEASES: Final[Mapping[str, ApiVersions]] = {
-    "0.10": {**_release(3, 4, 1, 1, 0, 0, 0, 0, 0), ApiKey.INIT_PRODUCER_ID: None},
+    "0.9": {
+        **_BEFORE_IDS,
+        ApiKey.PRODUCE: (0, 1),
+        ApiKey.METADATA: (0, 0),
+        ApiKey.API_VERSIONS: None,
+        ApiKey.LIST_OFFSETS: (0, 0),
+    },
+    "0.10": _BEFORE_IDS,
     "0.11": _release(3, 4, 1, 1, 0, 0, 0, 0, 0),
     "2.3": _release(7, 8, 2, 2, 1, 1, 1, 1, 2),
     "2.4": _release(8, 9, 3, 3, 2, 1, 1, 1, 2),
@@ -48,13 +62,18 @@ RELEASES: Final[Mapping[str, ApiVersions]] = {
     "4.0": _release(12, 13, 4, 6, 5, 3, 4, 5, 5),
     "4.1": {},
 }
-"""From the oldest to the newest. Those of 0.10 give no producer ids, and take batches as 0.11."""
+"""From the oldest to the newest. Those of 0.9 close the connection on ApiVersions, as 0.8 does."""
 
 _SHARE = 0.12
 """Of the runs whose theme leaves the versions open."""
-WITHOUT_IDS, _FIRST_WITH_IDS, _FIRST_WITH_ZSTD = "0.10", "0.11", "2.3"
+_SHARE_OF_OLDEST, _OLDEST = 0.4, 2
+"""Of these runs, and how many releases are among the oldest, which change most."""
+WITHOUT_VERSIONS, WITHOUT_IDS, _FIRST_WITH_IDS = "0.9", "0.10", "0.11"
+_FIRST_WITH_ZSTD = "2.3"
 _FIRST_WITH_NEXT_EPOCHS = "2.5"
 _FIRST_END_OF_V2 = 5
+_SHARE_EXPECTED = 0.5
+"""Of the runs with brokers that report no versions: the producer has an option that says so."""
 _NOT_IDEMPOTENT = ("enable_idempotence", "retries")
 """With these options no producer id is requested."""
 
@@ -64,15 +83,23 @@ def with_two_releases(scenario: Scenario, rng: random.Random) -> Scenario:
     if rng.random() >= _SHARE or "api_versions" in scenario.brokers:
         return scenario
     names, plan, options = list(RELEASES), scenario.transactions, dict[str, Any](scenario.options)
-    first = WITHOUT_IDS
+    first = WITHOUT_IDS if scenario.session_ms else WITHOUT_VERSIONS
     if plan is not None:
         first = _FIRST_WITH_NEXT_EPOCHS
-    elif options.get("enable_idempotence"):
+    elif options.get("enable_idempotence") or not options.get("allow_auto_create_topics", True):
         first = _FIRST_WITH_IDS
     older = rng.randrange(names.index(first), len(names) - 1)
-    if names[older] == WITHOUT_IDS:
+    if names.index(first) < _OLDEST and rng.random() < _SHARE_OF_OLDEST:
+        older = rng.randrange(names.index(first), _OLDEST)
+    if older < names.index(_FIRST_WITH_IDS):
         options = {name: each for name, each in options.items() if name not in _NOT_IDEMPOTENT}
         options["acks"] = "all"
+    if names[older] == WITHOUT_VERSIONS:
+        scenario = replace(scenario, topics=_with_timestamps_of_clients(scenario.topics))
+        if options["compression_type"] == "lz4":  # frames of then have another checksum
+            options["compression_type"] = "gzip"
+        if rng.random() < _SHARE_EXPECTED:
+            options["broker_version_fallback"] = "0.9.0"
     if options["compression_type"] == "zstd" and older < names.index(_FIRST_WITH_ZSTD):
         options["compression_type"] = "gzip"
     versions, releases = RELEASES[names[older]], (names[older], names[older + 1])
@@ -81,6 +108,21 @@ def with_two_releases(scenario: Scenario, rng: random.Random) -> Scenario:
         brokers["transaction_version"] = 1
         plan = plan and replace(plan, version=1)
     return replace(scenario, options=options, brokers=brokers, releases=releases, transactions=plan)
+
+
+def _with_timestamps_of_clients(topics: Mapping[str, TopicSpec]) -> Mapping[str, TopicSpec]:
+    """Return the topics without an option that brokers before 0.10 do not have."""
+    return {
+        name: replace(
+            spec,
+            configs={
+                option: value
+                for option, value in spec.configs.items()
+                if option != "message.timestamp.type"
+            },
+        )
+        for name, spec in topics.items()
+    }
 
 
 def serves(versions: ApiVersions, api: ApiKey, version: int) -> bool:

@@ -43,6 +43,8 @@ _EXPECTED_CLOSES = (
     "with acks=0",
     # Whether a broker that closed on ApiVersions predates it (`net.legacy_brokers`).
     "LIST_OFFSETS v0 is not served",
+    # What brokers before 0.10 do.
+    "API 18 is not served",
     # The request was late, as on a slow network.
     "the session has ended",
     # A fault; a client with a wrong password delivers nothing.

@@ -19,6 +19,7 @@ from aioproducer.testing.broker.api.context import (
     LongPoll,
     RequestContext,
 )
+from aioproducer.testing.broker.message_sets import FIRST_VERSION_WITH_BATCHES, as_batch
 from aioproducer.testing.broker.refusal import RefusedError
 from aioproducer.testing.broker.settings import UnknownProducers
 from aioproducer.testing.broker.topics import NO_LEADER, Partition, Topic
@@ -184,7 +185,10 @@ def _append(
     if request.acks not in _VALID_ACKS:
         raise RefusedError(errors.InvalidRequiredAcksError)
     partition = ctx.led_partition(topic, data.index)
-    batch = only_batch(data.records, version=ctx.version)
+    records = data.records or b""
+    if ctx.version < FIRST_VERSION_WITH_BATCHES:
+        records = as_batch(records, ctx.version)
+    batch = only_batch(records, version=ctx.version)
     if batch.is_transactional:
         _admit(ctx, request, partition, batch)
     try:
@@ -200,7 +204,7 @@ def _append(
         _check_is_known(ctx, partition, batch)
         if batch.is_transactional and ctx.version >= _FIRST_VERSION_WITH_ADDING:
             _check_begins_at_zero(partition, batch)
-        appended = partition.append(data.records or b"", batch, topic.config, ctx.now_ms)
+        appended = partition.append(records, batch, topic.config, ctx.now_ms)
     except RefusedError as refusal:
         if ctx.cluster.settings.unknown_producers is not UnknownProducers.OUT_OF_ORDER:
             refusal.log_start_offset = _log_start_for(partition, refusal.code)
