@@ -14,7 +14,7 @@ from aioproducer.errors import KafkaError, UnsupportedVersionError
 from aioproducer.testing.broker import ClusterSettings, TopicSpec
 from aioproducer.testing.broker.settings import ApiVersions
 from aioproducer.wire.api_keys import ApiKey
-from simulation.releases import all_serve
+from simulation.releases import all_serve, serves
 
 if TYPE_CHECKING:
     from aioproducer.testing.world.producer import SimProducer
@@ -120,6 +120,12 @@ class Reconnections:
                     if error is not None:
                         text = f"{name}-{partition.index} after a restart: {error}"
                         self._ledger.unrecovered.append(text)
+        for link in self._engine.client._links():
+            reports = serves(before.api_versions_of(link.node.id), ApiKey.API_VERSIONS, 0)
+            known = () if link.versions is None or link.node.id < 0 else link.versions.ranges
+            if reports and known and ApiKey.API_VERSIONS not in known:
+                text = f"{link.node} reports its versions, and counts as one before 0.10"
+                self._ledger.unrecovered.append(text)
 
     async def _check_unknown_versions(self, known: ClusterSettings) -> None:
         """A call that waits for metadata fails if no broker has versions that can be used.

@@ -50,6 +50,7 @@ RELEASES: Final[Mapping[str, ApiVersions]] = {
         ApiKey.LIST_OFFSETS: (0, 0),
     },
     "0.10": _BEFORE_IDS,
+    "0.11 without ids": {**_release(3, 4, 1, 1, 0, 0, 0, 0, 0), ApiKey.INIT_PRODUCER_ID: None},
     "0.11": _release(3, 4, 1, 1, 0, 0, 0, 0, 0),
     "2.3": _release(7, 8, 2, 2, 1, 1, 1, 1, 2),
     "2.4": _release(8, 9, 3, 3, 2, 1, 1, 1, 2),
@@ -62,13 +63,18 @@ RELEASES: Final[Mapping[str, ApiVersions]] = {
     "4.0": _release(12, 13, 4, 6, 5, 3, 4, 5, 5),
     "4.1": {},
 }
-"""From the oldest to the newest. Those of 0.9 close the connection on ApiVersions, as 0.8 does."""
+"""From the oldest to the newest. Those of 0.9 close the connection on ApiVersions, as 0.8 does.
+
+One takes batches and gives no producer ids, as some do that are not quite Kafka. With a producer id
+no record can be sent to brokers of 0.10.
+"""
 
 _SHARE = 0.12
 """Of the runs whose theme leaves the versions open."""
-_SHARE_OF_OLDEST, _OLDEST = 0.4, 2
+_SHARE_OF_OLDEST, _OLDEST = 0.4, 3
 """Of these runs, and how many releases are among the oldest, which change most."""
-WITHOUT_VERSIONS, WITHOUT_IDS, _FIRST_WITH_IDS = "0.9", "0.10", "0.11"
+_WITHOUT_VERSIONS, _WITH_VERSIONS = "0.9", "0.10"
+WITHOUT_IDS, _FIRST_WITH_IDS = "0.11 without ids", "0.11"
 _FIRST_WITH_ZSTD = "2.3"
 _FIRST_WITH_NEXT_EPOCHS = "2.5"
 _FIRST_END_OF_V2 = 5
@@ -83,7 +89,7 @@ def with_two_releases(scenario: Scenario, rng: random.Random) -> Scenario:
     if rng.random() >= _SHARE or "api_versions" in scenario.brokers:
         return scenario
     names, plan, options = list(RELEASES), scenario.transactions, dict[str, Any](scenario.options)
-    first = WITHOUT_IDS if scenario.session_ms else WITHOUT_VERSIONS
+    first = _WITH_VERSIONS if scenario.session_ms else _WITHOUT_VERSIONS
     if plan is not None:
         first = _FIRST_WITH_NEXT_EPOCHS
     elif options.get("enable_idempotence") or not options.get("allow_auto_create_topics", True):
@@ -94,7 +100,7 @@ def with_two_releases(scenario: Scenario, rng: random.Random) -> Scenario:
     if older < names.index(_FIRST_WITH_IDS):
         options = {name: each for name, each in options.items() if name not in _NOT_IDEMPOTENT}
         options["acks"] = "all"
-    if names[older] == WITHOUT_VERSIONS:
+    if names[older] == _WITHOUT_VERSIONS:
         scenario = replace(scenario, topics=_with_timestamps_of_clients(scenario.topics))
         if options["compression_type"] == "lz4":  # frames of then have another checksum
             options["compression_type"] = "gzip"

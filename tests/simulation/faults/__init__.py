@@ -6,6 +6,7 @@ Owns: the list of the kinds, and how a schedule is drawn. Not here: what a kind 
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 from typing import Final
 
 from aioproducer.testing.world.faults import Fault, Shape
@@ -117,6 +118,7 @@ _SHARE_OF_ODD_ANSWERS, _ODD_ANSWERS = 0.12, 12
 _SHARE_OF_CHANGES, _CHANGES = 0.08, 8
 _LATE_MS, _GONE_AFTER_S = 1500, 0.3
 _RELEASE_PASSES, _SECONDS_OF_CHANGE, _MOVES_AFTER_S = (1, 1, 2, 3), (0.1, 2.0), (0.1, 3.0)
+_LOST_IDS = 8
 _REFUSALS_OF_LOGINS, _SECONDS_OF_REFUSAL = 5, (0.5, 3.0)
 
 KINDS: Final[tuple[type[Fault], ...]] = (
@@ -287,11 +289,14 @@ def draw_release_changes(
     moves: list[type[Fault]] = [LeaderMove]
     if shape.seats:
         moves += CoordinatorMove, TransactionUpgrade
-    begun = rng.sample(list(shape.nodes), rng.randrange(len(shape.nodes)))
+    is_before_ids = older == WITHOUT_IDS
+    most = len(shape.nodes) - 1
+    begun = rng.sample(list(shape.nodes), most if is_before_ids else rng.randint(0, most))
     faults: list[Fault] = [ReleaseChange(0.0, each, 0.0, newer) for each in begun]
-    if older == WITHOUT_IDS:  # a request is refused or lost, and another broker gets the next one
+    if is_before_ids:  # requests are refused or lost, records wait, and then an older one is asked
         faults.append(InitProducerIdError.draw(rng, 0.0, shape))
-        faults.append(UnansweredInitProducerId.draw(rng, 0.0, shape))
+        lost = UnansweredInitProducerId.draw(rng, 0.0, shape)
+        faults.append(replace(lost, times=_LOST_IDS, closes=True))  # another broker is asked next
     steps = [(each, newer) for each in shape.nodes if each not in begun]
     rng.shuffle(steps)
     for number in range(1, rng.choice(_RELEASE_PASSES)):
