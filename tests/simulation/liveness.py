@@ -464,6 +464,7 @@ _OF_TIME: tuple[_Rule, ...] = (dialed_too_long, not_asked, not_dialed)
 _AT_EACH_MOMENT: tuple[_Rule, ...] = (
     *_OF_TIME,
     _oversleeps_expiry,
+    _not_asked_for,
     links_are_old,
     buffers_with_two_owners,
     gathers_although_waiting,
@@ -475,7 +476,6 @@ _AT_EACH_MOMENT: tuple[_Rule, ...] = (
 _NOW_AND_THEN: tuple[_Rule, ...] = (
     _broken_rules,
     _without_timer,
-    _not_asked_for,
     _coordinator_not_asked_for,
     _successor_not_asked_for,
     _repeated_too_often,

@@ -11,6 +11,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 from aioproducer.testing.broker.settings import ApiVersions, TopicSpec
+from aioproducer.testing.broker.transactions.states import V2
 from aioproducer.wire.api_keys import ApiKey
 
 if TYPE_CHECKING:
@@ -77,7 +78,8 @@ _WITHOUT_VERSIONS, _WITH_VERSIONS = "0.9", "0.10"
 WITHOUT_IDS, _FIRST_WITH_IDS = "0.11 without ids", "0.11"
 _FIRST_WITH_ZSTD = "2.3"
 _FIRST_WITH_NEXT_EPOCHS = "2.5"
-_FIRST_END_OF_V2 = 5
+_FIRST_OF_V2: Final = {ApiKey.PRODUCE: 12, ApiKey.END_TXN: 5, ApiKey.TXN_OFFSET_COMMIT: 5}
+_SHARE_LOWERED = 0.3
 _SHARE_EXPECTED = 0.5
 """Of the runs with brokers that report no versions: the producer has an option that says so."""
 _NOT_IDEMPOTENT = ("enable_idempotence", "retries")
@@ -116,6 +118,21 @@ def with_two_releases(scenario: Scenario, rng: random.Random) -> Scenario:
     return replace(scenario, options=options, brokers=brokers, releases=releases, transactions=plan)
 
 
+def with_lowered_broker(scenario: Scenario, rng: random.Random) -> Scenario:
+    """The scenario, in a share of the V2 runs with a proxy that lowers the versions of one broker.
+
+    The feature stays finalized.
+    """
+    plan = scenario.transactions
+    if plan is None or plan.version != V2 or scenario.brokers or scenario.releases is not None:
+        return scenario
+    if rng.random() >= _SHARE_LOWERED:
+        return scenario
+    api, first = rng.choice([*_FIRST_OF_V2.items()])
+    by_broker = {rng.choice(scenario.nodes): {api: (3 if api is ApiKey.PRODUCE else 0, first - 1)}}
+    return replace(scenario, brokers={"api_versions_by_broker": by_broker})
+
+
 def _with_timestamps_of_clients(topics: Mapping[str, TopicSpec]) -> Mapping[str, TopicSpec]:
     """Return the topics without an option that brokers before 0.10 do not have."""
     return {
@@ -145,4 +162,9 @@ def all_serve(cluster: SimCluster, api: ApiKey, version: int) -> bool:
 
 def has_v2(versions: ApiVersions) -> bool:
     """Return whether a broker supports transactions V2 (KIP-890)."""
-    return serves(versions, ApiKey.END_TXN, _FIRST_END_OF_V2)
+    return all(serves(versions, api, first) for api, first in _FIRST_OF_V2.items())
+
+
+def all_have_v2(cluster: SimCluster) -> bool:
+    """Return whether all brokers do."""
+    return all(has_v2(cluster.settings.api_versions_of(each)) for each in cluster.brokers)

@@ -163,7 +163,8 @@ class Scenario(WorldSpec):
         """
         _, newest = self.brokers.get("api_versions", {}).get(ApiKey.PRODUCE, _BY_ID)
         is_v1 = self.transactions is not None and self.transactions.version == 1
-        return newest >= _BY_ID[0] and not is_v1
+        is_lowered = "api_versions_by_broker" in self.brokers
+        return newest >= _BY_ID[0] and not (is_v1 or is_lowered)
 
     def clock(self, active_s: float) -> float:
         """The virtual time after so many seconds of activity."""

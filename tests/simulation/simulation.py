@@ -57,7 +57,7 @@ from simulation.hand_over import HandingProducer, HandingWorkload
 from simulation.ledger import EARLY, Alarm, CallState, Entry, Ledger
 from simulation.liveness import LivenessWatch, is_step_of_brokers, recovery_bound
 from simulation.oracles import Violation, judge, recoveries
-from simulation.releases import with_two_releases
+from simulation.releases import with_lowered_broker, with_two_releases
 from simulation.scenario import (
     CHAOS_S,
     Scenario,
@@ -228,6 +228,7 @@ class Simulation:
         drawn = replace(drawn, options={**drawn.options, **setup.options})
         if setup.theme is None and not (setup.unclean_elections or (theme and theme.alone)):
             drawn = with_two_releases(drawn, chance.of("releases"))
+            drawn = with_lowered_broker(drawn, chance.of("lowered broker"))
         if plan is None and not setup.unclean_elections:
             drawn = without_producer_ids(drawn, chance.of("producer ids"))
         self.scenario: Scenario = drawn

@@ -604,7 +604,8 @@ def test_a_producer_that_fails_by_the_state_of_its_transaction_is_found_out(
     actor = SimpleNamespace(name="a.1", ended_with=error, was_shut_out=was_shut_out)
     reading: Any = SimpleNamespace(
         evidence=SimpleNamespace(
-            scripted_codes=frozenset(scripted), cluster=SimpleNamespace(number=0)
+            scripted_codes=frozenset(scripted),
+            cluster=SimpleNamespace(number=0, transaction_version=1),
         ),
         book=SimpleNamespace(actors=[actor]),
     )

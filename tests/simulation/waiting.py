@@ -133,12 +133,13 @@ class MetadataSteps:
         """Yield requests or responses about some topics that count as those about all."""
         metadata = engine.metadata
         was_wanted, self._was_wanted = self._was_wanted, metadata._wanted
-        if was_wanted and not metadata.is_awaited:
+        before, self._refreshed_at = self._refreshed_at, metadata.refreshed_at
+        # Request and response may both come between two checks.
+        if was_wanted and not metadata.is_awaited and metadata.refreshed_at <= before:
             yield "all topics were to be described again, and are not any more"
         fetch = metadata._fetch
         if was_wanted and fetch is not None and fetch.partial and not metadata._wanted:
             yield "all topics were to be described again, and only some are requested"
-        before, self._refreshed_at = self._refreshed_at, metadata.refreshed_at
         if metadata.refreshed_at > before and not metadata.last_answer_is_full:
             yield "a response about some topics counts as one about all"
 

@@ -18,7 +18,7 @@ from aioproducer.errors import RebootstrapRequiredError
 from aioproducer.testing.broker.faults import ConnectionFault, ErrorAnswer
 from aioproducer.testing.broker.faults import Fault as ScriptedFault
 from aioproducer.testing.world.faults import Fault, Probe, Shape, World, node
-from aioproducer.types import TopicPartition
+from aioproducer.types import NO_LEADER, TopicPartition
 from aioproducer.wire.api_keys import ApiKey
 from aioproducer.wire.messages.find_coordinator import Coordinator, FindCoordinatorResponse
 from aioproducer.wire.messages.init_producer_id import InitProducerIdResponse
@@ -405,6 +405,13 @@ def _unknown_leaders(response: MetadataResponse) -> None:
         each.leader_id = _NO_SUCH_BROKER
 
 
+def _without_leaders(response: MetadataResponse) -> None:
+    """No leaders of any topic, and no error that says so."""
+    for topic in response.topics:
+        for each in topic.partitions:
+            each.leader_id, each.error_code = NO_LEADER, 0
+
+
 _UNKNOWN_TOPIC, _NO_SUCH_BROKER = 3, 77
 _ODDITIES: Mapping[str, Callable[[MetadataResponse], None]] = {
     "without partitions": _without_partitions,
@@ -414,6 +421,7 @@ _ODDITIES: Mapping[str, Callable[[MetadataResponse], None]] = {
     "without addresses": _without_addresses,
     "unasked": _unasked,
     "unknown leaders": _unknown_leaders,
+    "without leaders": _without_leaders,
 }
 
 

@@ -30,12 +30,13 @@ from aioproducer.errors import (
     UnknownMemberIdError,
 )
 from aioproducer.records.batch import DecodedRecord
+from aioproducer.testing.broker.transactions.states import V2
 from aioproducer.types import TopicPartition
 from aioproducer.wire.api_keys import ApiKey
 from simulation.evidence import Evidence, Log, name_of
 from simulation.ledger import CallState, Entry
 from simulation.oracles import Violation
-from simulation.releases import all_serve
+from simulation.releases import all_have_v2, all_serve
 from simulation.transactions.book import Outcome, TransactionBook, TransactionEntry
 from simulation.transactions.view import CommittedView, committed_views
 
@@ -199,8 +200,12 @@ def no_producer_fences_itself(r: _Reading) -> Iterator[str]:
     The last: in V1 an addition that is carried out late, between the abort that a producer sends
     for fear of it and the request for the next epoch that follows, begins a transaction. The
     coordinator answers as if another incarnation had been initialized.
+
+    Nor where some brokers lack V2: if the newer incarnation has ended a transaction by V1, the
+    coordinator takes an end by V2 of the older one for a repeated one, and gives it the epoch.
     """
-    if r.evidence.scripted_codes & _SAY_FENCED:
+    mixes = r.evidence.cluster.transaction_version >= V2 and not all_have_v2(r.evidence.cluster)
+    if mixes or r.evidence.scripted_codes & _SAY_FENCED:
         return
     refusals = [each for each in _STATE_ERRORS if each.code not in r.evidence.scripted_codes]
     if r.evidence.cluster.number:

@@ -19,7 +19,7 @@ from aioproducer.errors import IllegalStateError, KafkaError
 from aioproducer.testing.broker.transactions.states import TransactionState
 from aioproducer.wire.api_keys import ApiKey
 from simulation.ledger import Entry
-from simulation.releases import all_serve
+from simulation.releases import all_have_v2, all_serve
 from simulation.transactions.book import Outcome, TransactionEntry
 from simulation.transactions.caller import GaveUpError
 from simulation.transactions.calm import (
@@ -268,7 +268,8 @@ class TransactionalPlay:
         config, rng = self._cast.config_without_id(), self._run.chance.of("late admin")
         commits = {actor.entry.transactional_id: actor.commit_last}
         admin = LateAdmin(config, self._cast.network, rng, commits)
-        await commit_before_abort(actor, entry, admin, self._cast.book, self._ledger)
+        if all_have_v2(cluster):  # else the process that aborts uses V1
+            await commit_before_abort(actor, entry, admin, self._cast.book, self._ledger)
         await commit_with_a_refused_row(actor, topic, self._ledger)
         name = b"<amid a call/%s>" % actor.entry.name.encode()
         entry = Entry(name, -2, topic, 0, None, name, (), None, self._loop.time())
