@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from types import SimpleNamespace
@@ -26,7 +27,7 @@ from aioproducer.testing.broker.faults import Faults
 from aioproducer.testing.broker.settings import ApiVersions, ClusterSettings
 from aioproducer.testing.broker.transactions.groups import GroupOffset
 from aioproducer.testing.world.loop import VirtualLoop
-from aioproducer.types import Record, TopicPartition
+from aioproducer.types import OffsetAndMetadata, Record, TopicPartition
 from aioproducer.wire.api_keys import ApiKey
 from simulation.ledger import Ledger
 from simulation.transactions.book import Outcome, TransactionBook, TransactionEntry
@@ -37,6 +38,7 @@ from simulation.transactions.calm import (
     commit_before_abort,
     commit_positions_alone,
     commit_with_a_refused_row,
+    read_a_position_amid_a_commit,
 )
 from simulation.transactions.contents import Contents
 from simulation.transactions.oracles import ends_have_the_errors_of_their_causes
@@ -268,6 +270,50 @@ def test_a_position_that_is_not_committed_as_it_was_given_is_found_out(
     cluster: Any = SimpleNamespace(groups=groups)
     calls: Any = actor
     _run(commit_positions_alone(calls, "t", cluster, ledger))
+    assert (actor.called, len(ledger.false_reports)) == (["offsets"], reports)
+
+
+@pytest.mark.parametrize(
+    ("outcome", "waits", "reports"),
+    [
+        (Outcome.COMMITTED, True, 0),
+        (Outcome.REFUSED, True, 0),
+        (Outcome.COMMITTED, False, 1),
+    ],
+)
+def test_a_position_that_is_read_before_its_transaction_ends_is_found_out(
+    outcome: Outcome, waits: bool, reports: int
+) -> None:
+    ledger, actor = Ledger(), _Calls()
+    positions: dict[TopicPartition, OffsetAndMetadata] = {}
+
+    async def calm_transaction(
+        fill: Callable[[TransactionEntry], Awaitable[None]],
+    ) -> TransactionEntry:
+        tx = TransactionBook().begin("a", 0.0)
+        await fill(tx)
+        tx.report(outcome)
+        if outcome is Outcome.COMMITTED:
+            positions[_PLACE] = OffsetAndMetadata(0, "metadata", 0)
+        return tx
+
+    class Admin:
+        async def __aenter__(self) -> None:
+            pass
+
+        async def __aexit__(self, *_: object) -> None:
+            pass
+
+        async def committed_offsets(self, group: str, places: object) -> dict[Any, Any]:
+            found = dict(positions)
+            await asyncio.sleep(1.0 if waits else 0.0)
+            return dict(positions) if waits else found
+
+    calls: Any = SimpleNamespace(
+        calm_transaction=calm_transaction, producer=actor, entry=actor.entry
+    )
+    admin: Any = Admin()
+    _run(read_a_position_amid_a_commit(calls, "t", admin, 0.001, ledger))
     assert (actor.called, len(ledger.false_reports)) == (["offsets"], reports)
 
 

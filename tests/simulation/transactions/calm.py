@@ -3,7 +3,9 @@
 Owns: what the busy part of a run makes too rarely. Not here: when a run makes them.
 
     positions alone     no record begins the transaction; all that belongs to a position is kept
+    a reader outside    another process asks for a position that the open transaction may change
     a refused renewal   the epoch after a prepared V1 transaction, for which the next begin waits
+    an end elsewhere    another process ends what is prepared: refused, done, repeated, opposed
     a late abort        another process aborts what was committed after it had found it open (V2)
     a refused row       a bulk call returns it as failed, so that only the commit can raise
     a bulk call         goes on while its transaction is committed, and has a row left
@@ -17,8 +19,9 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequenc
 from typing import TYPE_CHECKING
 
 from aioproducer.core.transactions.requests import FIRST_INIT_WITH_IDENTITY
-from aioproducer.errors import AuthorizationError, KafkaError
+from aioproducer.errors import AuthorizationError, KafkaError, KafkaTimeoutError
 from aioproducer.testing.broker.transactions.groups import GroupOffset
+from aioproducer.testing.faults import FaultScript
 from aioproducer.types import (
     OffsetAndMetadata,
     Record,
@@ -48,6 +51,17 @@ _MARKED_S = 1.0
 _NOT_AUTHORIZED = 53
 _HASTE_S = 0.0001
 """No answer comes that soon."""
+_HEARD_OF_A_COMMIT = [
+    "InvalidTxnStateError",
+    "True",
+    "None",
+    "None",
+    "PreparedTransactionEndedError",
+    "False",
+]
+"""What the calls of `commit_from_outside` return or raise."""
+_READ_IN_LATENCIES = 16
+"""A new client has found the group's coordinator, and asked it, by then."""
 
 
 async def commit_positions_alone(
@@ -67,6 +81,34 @@ async def commit_positions_alone(
     wanted = GroupOffset(position.offset, 0, "metadata")
     if found != wanted:
         ledger.false_reports.append(f"{tx.label} has committed {wanted}, its group has {found}")
+
+
+async def read_a_position_amid_a_commit(
+    actor: Actor, topic: str, admin: SimAdmin, latency_s: float, ledger: Ledger
+) -> None:
+    """Read a position, of the first record, that a transaction moves: only its end decides."""
+    group, where = f"read beside {actor.entry.name}", TopicPartition(topic, 0)
+    position, readings = OffsetAndMetadata(0, "metadata", 0), list[asyncio.Future[object]]()
+
+    async def read() -> Mapping[TopicPartition, OffsetAndMetadata]:
+        return await admin.committed_offsets(group, [where, TopicPartition(topic, 1)])
+
+    async def fill(tx: TransactionEntry) -> None:
+        await actor.producer.send_offsets_to_transaction({where: position}, group)
+        readings.append(asyncio.ensure_future(read()))
+        await asyncio.wait(readings, timeout=_READ_IN_LATENCIES * latency_s + _HASTE_S)
+
+    async with admin:
+        try:
+            tx = await actor.calm_transaction(fill)
+        finally:
+            found: list[object] = await asyncio.gather(*readings, return_exceptions=True)
+        if found and isinstance(found[0], KafkaTimeoutError):
+            found = [await read()]
+    wanted = [{where: position} if tx.outcome is Outcome.COMMITTED else {}]
+    if found != wanted:
+        text = f"{tx.label} is {tx.outcome.value}, committed_offsets() returns {found}"
+        ledger.false_reports.append(text)
 
 
 async def begin_while_refused(actor: Actor, world: World, ledger: Ledger) -> None:
@@ -92,6 +134,37 @@ async def begin_while_refused(actor: Actor, world: World, ledger: Ledger) -> Non
         raise
     else:
         await actor.producer.abort_transaction()
+
+
+async def commit_from_outside(
+    actor: Actor, entry: Entry, admin: SimAdmin, world: World, ledger: Ledger
+) -> None:
+    """Commit a prepared record by another process; each of its calls has the outcome of that."""
+    heard: list[str] = []
+
+    async def ask(question: Awaitable[bool | None]) -> None:
+        try:
+            heard.append(str(await question))
+        except KafkaError as error:
+            heard.append(type(error).__name__)
+
+    async def fill(tx: TransactionEntry) -> None:
+        await actor.contents.send(entry)
+        prepared = await actor.producer.prepare_transaction()
+        faults = FaultScript(world.cluster.faults)
+        fault = faults.next("end_txn").answers("INVALID_TXN_STATE")
+        async with admin:
+            await ask(admin.finish(prepared, commit=True))
+            faults.remove(fault)
+            await ask(admin.still_prepared(prepared))
+            for commit in (True, True, False):
+                await ask(admin.finish(prepared, commit=commit))
+            await ask(admin.still_prepared(prepared))
+
+    tx = await actor.calm_transaction(fill)
+    if heard != _HEARD_OF_A_COMMIT:
+        text = f"{tx.label} is committed by another process, whose calls return {heard}"
+        ledger.false_reports.append(text)
 
 
 class LateAdmin(SimAdmin):

@@ -14,10 +14,14 @@ from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
-from aioproducer.core.transactions.requests import FIRST_WITH_MANY_KEYS
-from aioproducer.errors import IllegalStateError, KafkaError
+from aioproducer.core.transactions.requests import (
+    FIRST_INIT_WITH_IDENTITY,
+    FIRST_WITH_MANY_KEYS,
+)
+from aioproducer.errors import IllegalStateError, KafkaError, KafkaTimeoutError
 from aioproducer.testing.broker.transactions.states import TransactionState
 from aioproducer.wire.api_keys import ApiKey
+from simulation.faults.brokers import Crash
 from simulation.ledger import Entry
 from simulation.releases import all_have_v2, all_serve
 from simulation.transactions.book import Outcome, TransactionEntry
@@ -28,8 +32,10 @@ from simulation.transactions.calm import (
     begin_while_refused,
     commit_amid_a_bulk_call,
     commit_before_abort,
+    commit_from_outside,
     commit_positions_alone,
     commit_with_a_refused_row,
+    read_a_position_amid_a_commit,
 )
 from simulation.transactions.ended_tasks import end_a_task
 from simulation.transactions.neighbours import begin_after_a_cut_call, begin_amid_a_bulk_call
@@ -52,6 +58,8 @@ _SHARE_DOWNGRADED = 0.5
 _CUT_CALLS = 3
 _LONG_TIMEOUT_S = 10.0
 _UNUSED_ID = "unused"
+_DOWN_S, _FENCED_S = 30.0, 8.0
+"""How long a broker is down, and when metadata leave it out and coordinators have moved."""
 
 
 class TransactionalPlay:
@@ -94,6 +102,7 @@ class TransactionalPlay:
             await (asyncio.sleep(0) if actor is None else actor.leave_block())
         for seat in left_open:
             self._check_end(seat)
+        await self._check_admin_without_a_broker()
 
     async def _end_in_haste(self, at: float) -> None:
         await asyncio.sleep(max(0.0, at - self._loop.time()))
@@ -187,7 +196,7 @@ class TransactionalPlay:
         rng = self._run.chance.of("admin")
         before = self._ongoing()
         async with SimAdmin(self._cast.config_without_id(), self._cast.network, rng) as admin:
-            await admin.describe(_UNUSED_ID)
+            await self._check_unlisted_coordinators(admin)
             found = {each.transactional_id for each in await admin.open_transactions()}
             if not before & self._ongoing() <= found <= before | self._ongoing():
                 text = f"{sorted(before)} are open, open_transactions() returns {sorted(found)}"
@@ -200,6 +209,34 @@ class TransactionalPlay:
         if left or ended:
             text = f"abort_orphans() has left {sorted(left)} open, and ended {sorted(ended)}"
             self._ledger.false_reports.append(text)
+
+    async def _check_unlisted_coordinators(self, admin: SimAdmin) -> None:
+        """A coordinator that the last list of brokers lacks is looked up again."""
+        cluster = self._cast.cluster
+        try:
+            for node_id in sorted(cluster.brokers):
+                await admin.describe(_UNUSED_ID)
+                cluster.unlisted.add(node_id)
+                await admin.open_transactions()
+                cluster.unlisted.discard(node_id)
+                await admin.describe(_UNUSED_ID)
+        except KafkaTimeoutError as error:
+            self._ledger.unrecovered.append(f"a coordinator was left out of metadata: {error}")
+
+    async def _check_admin_without_a_broker(self) -> None:
+        """A client that has asked every broker asks those that are left when one has gone."""
+        if not all_serve(self._cast.cluster, ApiKey.FIND_COORDINATOR, FIRST_WITH_MANY_KEYS):
+            return
+        rng, world = self._run.chance.of("admin without a broker"), self._run.world
+        async with SimAdmin(self._cast.config_without_id(), self._cast.network, rng) as admin:
+            try:
+                await admin.open_transactions()
+                Crash(0.0, rng.choice(sorted(world.brokers)), _DOWN_S).strike(world)
+                await asyncio.sleep(_FENCED_S)
+                await admin.open_transactions()
+            except KafkaTimeoutError as error:
+                self._ledger.unrecovered.append(f"a broker has gone: {error}")
+        await asyncio.sleep(_DOWN_S)
 
     def _ongoing(self) -> set[str]:
         transactions = self._cast.cluster.transactions.transactions
@@ -270,6 +307,9 @@ class TransactionalPlay:
         admin = LateAdmin(config, self._cast.network, rng, commits)
         if all_have_v2(cluster):  # else the process that aborts uses V1
             await commit_before_abort(actor, entry, admin, self._cast.book, self._ledger)
+        latency_s = self._run.scenario.base_latency_s
+        await read_a_position_amid_a_commit(actor, topic, admin, latency_s, self._ledger)
+        await self._commit_from_outside(actor, topic, admin)
         await commit_with_a_refused_row(actor, topic, self._ledger)
         name = b"<amid a call/%s>" % actor.entry.name.encode()
         entry = Entry(name, -2, topic, 0, None, name, (), None, self._loop.time())
@@ -280,6 +320,20 @@ class TransactionalPlay:
             entries = [Entry(name, -2, topic, 0, None, name, (), None, now) for name in names]
             await begin_after_a_downgrade(actor, entries, self._run.world, self._ledger)
         await self._make_neighbours(actor)
+
+    async def _commit_from_outside(self, actor: Actor, topic: str, admin: SimAdmin) -> None:
+        """Not where the transaction may end by its timeout meanwhile, or none can be prepared."""
+        needed = {
+            ApiKey.INIT_PRODUCER_ID: FIRST_INIT_WITH_IDENTITY,
+            ApiKey.FIND_COORDINATOR: FIRST_WITH_MANY_KEYS,
+        }
+        cluster, now = self._cast.cluster, self._loop.time()
+        if self._cast.timeout_s < _LONG_TIMEOUT_S:
+            return
+        if all(all_serve(cluster, api, version) for api, version in needed.items()):
+            name = b"<outside/%s>" % actor.entry.name.encode()
+            entry = Entry(name, -2, topic, 0, None, name, (), None, now)
+            await commit_from_outside(actor, entry, admin, self._run.world, self._ledger)
 
     async def _make_neighbours(self, actor: Actor) -> None:
         """See `simulation.transactions.neighbours`."""
