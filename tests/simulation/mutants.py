@@ -2661,6 +2661,61 @@ MUTANTS += (
 )
 
 
+# What the transactional half of a seventeenth round missed: questions of another process, sources
+# that raise, early records of a topic that comes later.
+MUTANTS += (
+    Mutant(
+        "end a bulk call whose source has raised as if it had no more",
+        "runtime/bulk/send_many.py",
+        "    if broken is not None:\n        raise broken\n",
+        "",
+    ),
+    Mutant(
+        "let a record wait for metadata after an early one",
+        "runtime/send/early.py",
+        "        return topic in self._topics or not self._metadata.version\n",
+        "        return not self._metadata.version\n",
+    ),
+)
+TRANSACTIONAL_MUTANTS += (
+    Mutant(
+        "read a position that an open transaction may change",
+        "core/transactions/coordinator_queries.py",
+        "topics=topics)], require_stable=True\n",
+        "topics=topics)], require_stable=False\n",
+        transactional=True,
+    ),
+    Mutant(
+        "take a transaction that is open for one that has ended",
+        "transaction_admin.py",
+        "            if outcome is PreparedOutcome.OPEN:\n                raise\n",
+        "            if outcome is PreparedOutcome.OPEN:\n                return\n",
+        transactional=True,
+    ),
+    Mutant(
+        "wait for a broker that has left, outside of a producer",
+        "runtime/tasks/coordinator_client.py",
+        "            if node_id >= 0 and node_id not in self._nodes:\n",
+        "            if node_id < -1000:\n",
+        transactional=True,
+    ),
+    Mutant(
+        "find open transactions whose ids begin otherwise",
+        "core/transactions/coordinator_queries.py",
+        "        return [name for name in found if name.startswith(prefix)]\n",
+        "        return list(found)\n",
+        transactional=True,
+    ),
+    Mutant(
+        "end a prepared transaction twice whose producer is closed",
+        "core/transactions/manager.py",
+        "            if self.is_prepared:\n                self.over = self.number\n",
+        "",
+        transactional=True,
+    ),
+)
+
+
 def hunt(mutant: Mutant, seeds: int) -> str | None:
     """The first seed that finds the mutant, with its oracles; None when none does."""
     with tempfile.TemporaryDirectory() as folder:

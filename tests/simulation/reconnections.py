@@ -6,6 +6,7 @@ Owns: what a producer does that finds brokers changed. Not here: what happened d
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -13,6 +14,7 @@ from typing import TYPE_CHECKING
 from aioproducer.errors import KafkaError, UnsupportedVersionError
 from aioproducer.testing.broker import ClusterSettings, TopicSpec
 from aioproducer.testing.broker.settings import ApiVersions
+from aioproducer.testing.world.weather import Condition, Effect
 from aioproducer.wire.api_keys import ApiKey
 from simulation.releases import all_serve, serves
 
@@ -26,6 +28,8 @@ _SHORT_TRIGGER_MS, _SHORT_AGE_MS = 1000, 2000
 _LONG_BLOCK_S = 20.0
 _SLACK_S, _MORE_SLACK_S = 1.0, 2.0
 _TRIES, _MOST_TOPICS = 12, 4
+_LONG_TRIGGER_MS, _LATER_THAN_A_DIAL, _SLOW_FOR_S = 20_000, 1.3, 60.0
+"""The jitter of the timeout of a dial is less than that."""
 _NEW_TOPIC = "zz-reconnected-{}"
 _UNKNOWN_VERSIONS: ApiVersions = {ApiKey.API_VERSIONS: (9, 9)}
 _OLDER_VERSIONS = {ApiKey.PRODUCE: (3, 9)}
@@ -60,6 +64,7 @@ class Reconnections:
         known = self._world.cluster.settings
         if all_serve(self._world.cluster, ApiKey.API_VERSIONS, 0):
             await self._check_second_addresses()
+            await self._check_slow_accepts()
             await self._check_unknown_versions(known)
         await self._check_versions(known)
         await self._check_addresses()
@@ -104,6 +109,27 @@ class Reconnections:
         self._world.network.first_address_closes = False
         if errors[-1] is not None:
             self._ledger.unrecovered.append(f"at a second address: {errors[-1]}")
+
+    async def _check_slow_accepts(self) -> None:
+        """A broker that accepts later than the first dial waits is reached: the next wait longer.
+
+        Not if some dials in a row make the producer go back to its bootstrap servers.
+        """
+        config, world = self._config, self._world
+        if config.metadata_recovery_rebootstrap_trigger_ms <= _LONG_TRIGGER_MS:
+            return
+        slow_s = _LATER_THAN_A_DIAL * config.socket_connection_setup_timeout_ms / 1000
+        slow = Condition(Effect.SLOW_ACCEPT, None, math.inf, slow_s)
+        world.disturb(_SLOW_FOR_S)
+        world.network.weather.add(slow)
+        self._end_connections()
+        until, error = world.now() + _SLOW_FOR_S, await self._error_of_a_record()
+        while error is not None and world.now() < until:
+            error = await self._error_of_a_record()
+        slow.until = world.now()
+        if error is not None:
+            self._ledger.unrecovered.append(f"at brokers that accept after {slow_s} s: {error}")
+        await asyncio.sleep(_SLACK_S)
 
     async def _check_versions(self, before: ClusterSettings) -> None:
         """Brokers that restart with other versions get requests in these."""

@@ -6,7 +6,14 @@ what is refreshed, see `simulation.aftermath`.
 
 from __future__ import annotations
 
-from aioproducer.errors import KafkaError, WouldBlockError
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import suppress
+from typing import cast
+
+import pyarrow as pa
+
+from aioproducer.errors import KafkaError, SerializationError, WouldBlockError
+from aioproducer.runtime.bulk.result import SendManyInterruptedError, SendManyResult
 from aioproducer.testing.broker import TopicSpec
 from aioproducer.testing.world.faults import Shape
 from aioproducer.types import Record, TopicPartition
@@ -24,6 +31,16 @@ _ROW_TOPIC, _NEW_TOPICS = "zz-row", ("zz-warm-1", "zz-warm-2")
 _LONG_BLOCK_MS, _SLACK_S = 20_000, 1.0
 
 
+def _broken(items: Sequence[object]) -> Iterator[object]:
+    yield from items
+    raise ValueError("the source is broken")
+
+
+async def _broken_later(items: Sequence[object]) -> AsyncIterator[object]:
+    for item in _broken(items):
+        yield item
+
+
 class ResultChecks(Aftermath):
     """The questions to the producer of a run, those about results last."""
 
@@ -34,6 +51,8 @@ class ResultChecks(Aftermath):
             await self._check_contents()
             await self._check_totals()
             await self._check_refused_rows()
+            await self._check_broken_sources()
+            await self._check_odd_headers()
             await self._check_warm_up()
             if self._config.acks_value:
                 await check_blocked_loop(
@@ -137,6 +156,37 @@ class ResultChecks(Aftermath):
         is_last = [each.index for each in unsent] == [len(rows) - 1]  # the one before got memory
         if is_last and type(unsent[0].error) is WouldBlockError:
             self._ledger.false_reports.append(f"the last row does not wait: {unsent[0]}")
+
+    async def _check_broken_sources(self) -> None:
+        """A bulk call whose source raises ends with that, once the rows before it are counted."""
+        producer, name = self._producer, min(self._world.cluster.topics)
+        sources = [[self._entry(name, None) for _ in range(_RECORDS)] for _ in range(3)]
+        one, other, table = ([each.value for each in entries] for entries in sources)
+        batch = pa.record_batch({"value": pa.array(table, pa.binary())})
+        reader = pa.RecordBatchReader.from_batches(batch.schema, _broken([batch]))
+        for what, entries, call in (
+            ("send_many", sources[0], producer.send_many(name, _broken(one))),
+            ("send_many of pauses", sources[1], producer.send_many(name, _broken_later(other))),
+            ("send_arrow", sources[2], producer.send_arrow(name, reader)),
+        ):
+            found: SendManyResult | None = None
+            try:
+                await call
+            except SendManyInterruptedError as error:
+                found = error.result
+            if found is None or found.count != len(entries):
+                self._ledger.false_reports.append(f"the source of {what} raises: {found}")
+            for entry in entries:
+                entry.state, entry.settled_at = CallState.UNKNOWN, self._world.now()
+                if found is not None and found.delivered == len(entries):
+                    entry.state, entry.delivered_in_bulk = CallState.ACCEPTED, True
+
+    async def _check_odd_headers(self) -> None:
+        """A record whose headers are none is refused, and interceptors get that."""
+        name, headers = min(self._world.cluster.topics), cast("dict[str, bytes]", object())
+        with suppress(SerializationError):
+            delivery = await self._producer.send(name, b"refused", headers=headers)
+            self._ledger.false_reports.append(f"an object is accepted as headers: {delivery}")
 
     async def _check_warm_up(self) -> None:
         """After `warm_up`, no record of the topics has to wait, unless for a serializer."""

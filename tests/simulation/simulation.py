@@ -24,7 +24,13 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, TypeVar
 
-from aioproducer.errors import BootstrapError, KafkaError, SaslAuthenticationFailedError
+from aioproducer.errors import (
+    BootstrapError,
+    BufferFullError,
+    KafkaError,
+    ProducerClosedError,
+    SaslAuthenticationFailedError,
+)
 from aioproducer.runtime.engine import ProducerEngine
 from aioproducer.testing.broker import TopicSpec
 from aioproducer.testing.faults import FaultScript
@@ -267,6 +273,7 @@ class Simulation:
         loop.on_idle = self._liveness.check
         self.book: TransactionBook | None = None
         self._setup = setup
+        self._later: asyncio.Future[None] | None = None
 
     # -- the run ----------------------------------------------------------------------------------
 
@@ -412,8 +419,15 @@ class Simulation:
         faults = FaultScript(self.world.cluster.faults)
         faults.every("metadata", topic=_FORBIDDEN_TOPIC).answers("TOPIC_AUTHORIZATION_FAILED")
         self.world.cluster.create_topic(_LATER_TOPIC, TopicSpec(1, 3))
-        later = faults.next("metadata", topic=_LATER_TOPIC, times=_LATER_TIMES)
-        later.answers("LEADER_NOT_AVAILABLE")
+        late_s = producer.config.metadata_max_idle_ms / 1000 + _LOST_FOR_S
+        if 2 * late_s < producer.config.delivery_timeout_ms / 1000:
+            # For so long that the topic would not be in use any more, but for this record.
+            fault = faults.every("metadata", topic=_LATER_TOPIC).answers("LEADER_NOT_AVAILABLE")
+            self.world.disturb(late_s)
+            self.loop.call_later(late_s, faults.remove, fault)
+        else:
+            later = faults.next("metadata", topic=_LATER_TOPIC, times=_LATER_TIMES)
+            later.answers("LEADER_NOT_AVAILABLE")
         topic, spec = min(self.scenario.topics.items())
         for mark, name, partition in (
             (EARLY, topic, spec.partitions),
@@ -429,6 +443,26 @@ class Simulation:
                 entry.state, entry.error = CallState.REFUSED, error
             entry.settled_at = self.loop.time()
             self.ledger.entries.append(entry)
+        self._later = asyncio.ensure_future(self._send_after_early(producer))
+
+    async def _send_after_early(self, producer: SimProducer) -> None:
+        """A record after one whose topic has no metadata yet, when others have: it may not wait."""
+        appender = producer.engine.appender
+        with suppress(ProducerClosedError):
+            await producer.engine.metadata_task.waits.wait_for_bootstrap(None)
+        if appender.early is None or _LATER_TOPIC not in appender.early.topics:
+            return
+        value = b"<later again>"  # of a length that no serializer waits for
+        entry = Entry(value, -2, _LATER_TOPIC, None, None, value, (), None, self.loop.time())
+        try:
+            entry.delivery = producer.send_nowait(_LATER_TOPIC, value)
+            entry.state = CallState.ACCEPTED
+        except KafkaError as error:
+            entry.state, entry.error = CallState.REFUSED, error
+            if not isinstance(error, BufferFullError | ProducerClosedError):
+                self.ledger.false_reports.append(f"{entry.label} after an early record: {error}")
+        entry.settled_at = self.loop.time()
+        self.ledger.entries.append(entry)
 
     def _start_tasks(self, producer: SimProducer) -> list[asyncio.Task[None]]:
         scenario = self.scenario

@@ -818,6 +818,14 @@ def _topic_not_in_use(engine: ProducerEngine, now: float) -> Iterator[str]:
             yield f"{batch.topic_partition} has a batch since, and was used at {used_at:.3f}"
 
 
+def _waits_out_of_use(engine: ProducerEngine, now: float) -> Iterator[str]:
+    """Topics that calls or early records wait for, and that no request for metadata names."""
+    early = engine.appender.early
+    waited = {*engine.metadata_task.waits._waiting, *(() if early is None else early.topics)}
+    for topic in waited - engine.metadata.topics_in_use - {None}:
+        yield f"metadata of {topic} are waited for, and it is not in use"
+
+
 def _not_asked_after_last_connection(engine: ProducerEngine, now: float) -> Iterator[str]:
     """No metadata are wanted although the last connection was lost (`health` shows the brokers)."""
     client, metadata = engine.client, engine.metadata
@@ -967,6 +975,7 @@ _RULES = (
     _kept_without_use,
     _written_too_early,
     _topic_not_in_use,
+    _waits_out_of_use,
 )
 
 STEPS: Sequence[type[Steps]] = (

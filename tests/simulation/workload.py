@@ -269,6 +269,8 @@ class Workload:
                 entry.state, entry.settled_at = CallState.UNKNOWN, self._loop.time()
             raise
         failed = {failure.index: failure.error for failure in result.failed}
+        if list(failed) != sorted(failed):
+            self._ledger.false_reports.append(f"{what} has failed rows in the order {[*failed]}")
         for index, entry in enumerate(draft):
             error = failed.get(index)
             entry.settled_at = entry.done_at = self._loop.time()

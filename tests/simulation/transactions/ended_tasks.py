@@ -1,4 +1,6 @@
-"""A task of a producer that is cancelled from outside while calls wait in a healthy cluster.
+"""Producers that begin late or end within a transaction in a healthy cluster.
+
+They end by a cancelled task, or a close.
 
 Owns: which calls and which task, and what the calls must do. Not here: when a run makes them.
 """
@@ -9,17 +11,58 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from aioproducer.errors import KafkaError
+from aioproducer.testing.faults import FaultScript
 from aioproducer.types import TopicPartition
 
 if TYPE_CHECKING:
     import random
 
+    from aioproducer.testing.world.faults import World
     from aioproducer.testing.world.producer import SimProducer
     from simulation.ledger import Ledger
+    from simulation.transactions.outsider import SimAdmin
 
 _MOMENTS_S = (0.0, 0.001, 0.01)
-_AT_ONCE_S = 0.1
+_AT_ONCE_S, _LONGER = 0.1, 1.5
 _ABSENT_TOPIC = "zz-absent"
+
+
+async def begin_after_a_late_start(producer: SimProducer, world: World, ledger: Ledger) -> None:
+    """Begin once the coordinator is there, which a start in the background has waited for."""
+    faults, block_s = FaultScript(world.cluster.faults), producer.config.max_block_ms / 1000
+    name = producer.config.transactional_id
+    fault = faults.every("init_producer_id", topic=name).answers("COORDINATOR_LOAD_IN_PROGRESS")
+    try:
+        await producer.start(wait=False)
+        await asyncio.sleep(_LONGER * block_s)
+        faults.remove(fault)
+        await asyncio.sleep(producer.config.retry_backoff_max_ms / 1000 + _LONGER)
+        await producer.begin_transaction()
+        await producer.abort_transaction()
+    except KafkaError as error:
+        ledger.unrecovered.append(f"a producer that has started in the background: {error!r}")
+    await producer.close(0)
+
+
+async def close_when_prepared(
+    producer: SimProducer, topic: str, admin: SimAdmin, ledger: Ledger
+) -> None:
+    """Close a producer in the block of a prepared transaction: it stays open, the block ends."""
+    block = producer.transaction()
+    try:
+        await producer.start()
+        await block.__aenter__()
+        await block.send_offsets({TopicPartition(topic, 0): 1}, f"of {producer.client_id}")
+        prepared = await block.prepare()
+        await producer.close()
+        await block.__aexit__(None, None, None)
+        async with admin:
+            if not await admin.still_prepared(prepared):
+                ledger.false_reports.append(f"a close has ended {prepared}")
+            await admin.finish(prepared, commit=False)
+    except KafkaError as error:
+        ledger.false_reports.append(f"a prepared transaction, a close, and {error!r}")
+        await producer.close(0)
 
 
 async def end_a_task(producer: SimProducer, topic: str, rng: random.Random, ledger: Ledger) -> None:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -22,6 +23,7 @@ from aioproducer.errors import IllegalStateError, KafkaError, KafkaTimeoutError
 from aioproducer.testing.broker.transactions.states import TransactionState
 from aioproducer.wire.api_keys import ApiKey
 from simulation.faults.brokers import Crash
+from simulation.faults.processes import reset_connections
 from simulation.ledger import Entry
 from simulation.releases import all_have_v2, all_serve
 from simulation.transactions.book import Outcome, TransactionEntry
@@ -37,7 +39,11 @@ from simulation.transactions.calm import (
     commit_with_a_refused_row,
     read_a_position_amid_a_commit,
 )
-from simulation.transactions.ended_tasks import end_a_task
+from simulation.transactions.ended_tasks import (
+    begin_after_a_late_start,
+    close_when_prepared,
+    end_a_task,
+)
 from simulation.transactions.neighbours import begin_after_a_cut_call, begin_amid_a_bulk_call
 from simulation.transactions.outsider import SimAdmin
 from simulation.transactions.plan import Seat
@@ -57,7 +63,8 @@ _SHARE_OF_BLOCKS, _SHARE_UNSEEN, _SHARE_PREPARED = 0.5, 0.3, 0.5
 _SHARE_DOWNGRADED = 0.5
 _CUT_CALLS = 3
 _LONG_TIMEOUT_S = 10.0
-_UNUSED_ID = "unused"
+_UNUSED_ID, _A_DAY_MS = "unused", 86_400_000
+_SHARE_OF_OLD_LISTS, _OLD_LISTS = 0.5, (0, 1)
 _DOWN_S, _FENCED_S = 30.0, 8.0
 """How long a broker is down, and when metadata leave it out and coordinators have moved."""
 
@@ -201,6 +208,7 @@ class TransactionalPlay:
             if not before & self._ongoing() <= found <= before | self._ongoing():
                 text = f"{sorted(before)} are open, open_transactions() returns {sorted(found)}"
                 self._ledger.false_reports.append(text)
+            await self._check_choice_of_open_transactions(admin, found & self._ongoing())
             present = [self._cast.present(seat) for seat in self._cast.seats.values()]
             keep = [actor.entry.transactional_id for actor in present if actor is not None]
             for seat in self._cast.seats.values():
@@ -209,6 +217,23 @@ class TransactionalPlay:
         if left or ended:
             text = f"abort_orphans() has left {sorted(left)} open, and ended {sorted(ended)}"
             self._ledger.false_reports.append(text)
+
+    async def _check_choice_of_open_transactions(self, admin: SimAdmin, open_: set[str]) -> None:
+        """Only those are found that the arguments describe; brokers before 4.1 know no pattern."""
+        cluster = self._cast.cluster
+        if self._run.chance.of("old admin").random() < _SHARE_OF_OLD_LISTS:
+            versions = {**cluster.settings.api_versions, ApiKey.LIST_TRANSACTIONS: _OLD_LISTS}
+            cluster.settings = replace(cluster.settings, api_versions=versions)
+            reset_connections(self._run.world, sorted(cluster.brokers))
+        for name in self._cast.seats:
+            found = {each.transactional_id for each in await admin.open_transactions(name)}
+            wanted = {each for each in open_ if each.startswith(name)}
+            if not wanted & self._ongoing() <= found <= wanted:
+                text = f"{sorted(wanted)} are open, open_transactions({name!r}) returns {found}"
+                self._ledger.false_reports.append(text)
+        older = await admin.open_transactions(older_than_ms=_A_DAY_MS)
+        if older:
+            self._ledger.false_reports.append(f"{older} are said to be a day old")
 
     async def _check_unlisted_coordinators(self, admin: SimAdmin) -> None:
         """A coordinator that the last list of brokers lacks is looked up again."""
@@ -349,6 +374,16 @@ class TransactionalPlay:
         name = f"{actor.entry.name}-ended"
         producer = self._run.make_producer(purpose=name, transactional_id=name)
         await end_a_task(producer, topic, self._run.chance.of(name), self._ledger)
+        name = f"{actor.entry.name}-late"
+        producer = self._run.make_producer(purpose=name, transactional_id=name)
+        await begin_after_a_late_start(producer, self._run.world, self._ledger)
+        if self._cast.timeout_s < _LONG_TIMEOUT_S:
+            return  # what is prepared may end meanwhile
+        name = f"{actor.entry.name}-closed"
+        producer = self._run.make_producer(purpose=name, transactional_id=name)
+        config, rng = self._cast.config_without_id(), self._run.chance.of(name)
+        admin = SimAdmin(config, self._cast.network, rng)
+        await close_when_prepared(producer, topic, admin, self._ledger)
 
     async def _read_to_the_end(self, actor: Actor, most: int) -> bool:
         """Return whether it gets there; open transactions of dead processes delay it."""
