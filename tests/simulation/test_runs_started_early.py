@@ -20,7 +20,8 @@ class BackgroundProducer(SimProducer):
             lost = self._world.chance.of("lost metadata").randrange(1, 9)
             faults = FaultScript(self._world.cluster.faults)
             faults.next("metadata", times=lost).drops_the_connection()
-        await super().start(init_transactions=init_transactions, wait=not is_plain)
+        wait = wait and not is_plain
+        await super().start(init_transactions=init_transactions, wait=wait)
 
 
 @pytest.mark.parametrize("seed", [3, 11, 42, 93, 107, 140])
