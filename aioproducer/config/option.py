@@ -98,7 +98,7 @@ def release() -> Constraint:
     """Demand the number of a release of Kafka."""
     return Constraint(
         "a release of Kafka such as '0.9.0'",
-        lambda value: re.fullmatch(r"\d{1,4}(\.\d{1,4}){1,3}", value) is not None,
+        lambda value: re.fullmatch(r"[0-9]{1,4}(\.[0-9]{1,4}){1,3}", value) is not None,
     )
 
 

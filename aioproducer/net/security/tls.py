@@ -31,7 +31,7 @@ from aioproducer.net.security.pem import PemStore, parse_pem, read_store
 _logger = log.get("net")
 
 _SHOWN_SUITES: Final = 5
-_HASHED: Final = re.compile(r"[0-9a-f]{8}\.\d+")
+_HASHED: Final = re.compile(r"[0-9a-f]{8}\.[0-9]+")
 """Names of certificate files in a directory for OpenSSL."""
 _WEAK: Final = ("_TOO_SMALL", "_TOO_WEAK")
 """Ends of OpenSSL's reasons against keys and signatures."""

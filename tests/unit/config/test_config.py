@@ -39,7 +39,11 @@ def config(**options) -> ProducerConfig:
         ("compression_gzip_level", [-1, 1, 9], [0, 10]),
         ("compression_lz4_level", [1, 17], [0, 18, -1]),
         ("compression_zstd_level", [-131_072, 22], [-131_073, 23]),
-        ("broker_version_fallback", ["0.8.2", "0.9.0.1", "4.1"], ["", "9", "0.9.", "a.b", None]),
+        (
+            "broker_version_fallback",
+            ["0.8.2", "0.9.0.1", "4.1"],
+            ["", "9", "0.9.", "a.b", "0.\uff19"],
+        ),
         ("client_dns_lookup", ["resolve_canonical_bootstrap_servers_only"], ["default"]),
         ("allow_auto_create_topics", [True, False], [1, "true", None]),
         ("key_serializer", [str.encode, None], ["utf-8", 5]),
@@ -145,6 +149,7 @@ def test_bootstrap_servers_are_read(given, addresses):
         ("::1:9092", "not host:port"),
         ("broker:0", "port outside"),
         ("broker:65536", "port outside"),
+        ("broker:909\uff12", "not host:port"),  # a full-width digit
         ("kafka://broker:9092", "scheme"),
         ("SSL://broker:9092", "scheme"),
         (5, "bootstrap_servers must be"),
