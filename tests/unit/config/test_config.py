@@ -42,7 +42,7 @@ def config(**options) -> ProducerConfig:
         (
             "broker_version_fallback",
             ["0.8.2", "0.9.0.1", "4.1"],
-            ["", "9", "0.9.", "a.b", "0.\uff19"],
+            ["", "9", "0.9.", "a.b", "0.\uff19", None],
         ),
         ("client_dns_lookup", ["resolve_canonical_bootstrap_servers_only"], ["default"]),
         ("allow_auto_create_topics", [True, False], [1, "true", None]),
