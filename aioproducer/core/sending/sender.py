@@ -13,7 +13,7 @@ Invariants
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass
 from math import inf
 from typing import TYPE_CHECKING
@@ -345,7 +345,7 @@ class Sender:
             # The ids of the request: the metadata may have changed since.
             names = {batch.topic_id: batch.topic_partition.topic for batch in batches}
         answers = match_answers(response, names)
-        self._move_leaders(answers, response, now)
+        self._move_leaders(answers, response, names, now)
         for batch in batches:
             answer = answers.get(batch.topic_partition)
             if answer is None:
@@ -431,11 +431,23 @@ class Sender:
             error = expiry_of(batch, wait, self._metadata, timeout=timeout, now=now)
             self.fail(batch, error, now=now)
 
-    def _move_leaders(self, answers: Answers, response: ProduceResponse, now: float) -> None:
-        """Apply the leader hints of the errors (KIP-951)."""
+    def _move_leaders(
+        self, answers: Answers, response: ProduceResponse, ids: Container[UUID], now: float
+    ) -> None:
+        """Apply the leader hints of the errors (KIP-951).
+
+        `ids` are those of the request's topics, empty if it had names. Hints for one that has
+        another id now are about a deleted topic.
+        """
         hints, nodes = leader_hints(answers), response.node_endpoints
-        by_name = any(topic.name for topic in response.responses)
-        if hints and self._metadata.on_leader_hints(hints, nodes, by_name=by_name):
+        if ids:
+            topics = self._metadata.cluster.topics
+            hints = {
+                place: hint
+                for place, hint in hints.items()
+                if place.topic in topics and topics[place.topic].topic_id in ids
+            }
+        if hints and self._metadata.on_leader_hints(hints, nodes, by_name=not ids):
             self.accumulator.on_metadata_update(now)
 
     def _on_answer(

@@ -316,6 +316,23 @@ def test_a_leader_hint_is_compared_with_the_metadata_of_the_cluster() -> None:
     assert core.metadata.start_request(core.now + 1).topics == ["t"]
 
 
+@pytest.mark.parametrize(("topic_id", "leader"), [(TOPIC_ID, 2), (UUID(int=8), 1)])
+def test_leader_hint_for_a_topic_that_was_created_anew_is_ignored(
+    topic_id: UUID, leader: int
+) -> None:
+    core = Core()
+    batch = core.append()
+    (dispatch,) = core.poll()
+    batch.topic_id = TOPIC_ID
+    response = metadata_response({"t": (1,)})
+    response.topics[0].topic_id = topic_id
+    core.metadata.on_response(response, core.now)
+    hinted = hint(2, 9)
+    hinted.responses[0].name, hinted.responses[0].topic_id = "", TOPIC_ID
+    core.sender.on_response(1, dispatch.batches, hinted, core.now)
+    assert core.metadata.leader_of(batch.topic_partition) == leader
+
+
 @pytest.mark.parametrize("moves", [0, 1])
 def test_leader_hints_without_end_back_off(moves: int) -> None:
     core = Core()
