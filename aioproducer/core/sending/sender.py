@@ -13,7 +13,7 @@ Invariants
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from math import inf
 from typing import TYPE_CHECKING
@@ -432,7 +432,7 @@ class Sender:
             self.fail(batch, error, now=now)
 
     def _move_leaders(
-        self, answers: Answers, response: ProduceResponse, ids: Container[UUID], now: float
+        self, answers: Answers, response: ProduceResponse, ids: Collection[UUID], now: float
     ) -> None:
         """Apply the leader hints of the errors (KIP-951).
 
