@@ -109,6 +109,9 @@ class TransactionsMixin(ProducerLifecycle):
     async def commit_transaction(self) -> None:
         """Send what is left without lingering, wait for every record, and commit.
 
+        A bulk call that has not ended does not delay it: the items that it has sent are committed,
+        and it raises `SendManyInterruptedError`.
+
         Raises:
             TransactionAbortableError: some record or offset failed, awaited or not: nothing of the
                 transaction will be visible. Abort it, then do its work again.
