@@ -28,7 +28,7 @@ from aioproducer.errors import ConfigError, IllegalStateError, KafkaError
 from aioproducer.loader.dead_letter_file import DeadLetterFile
 from aioproducer.loader.errors import START_OVER, LoaderError, StateError
 from aioproducer.loader.exactly_once import LoadTransactions
-from aioproducer.loader.mapping import MappedRecord, RowMapper
+from aioproducer.loader.mapping import MappedRecord, RecordMapping, RowMapper
 from aioproducer.loader.options import LoadOptions, ProducerLike
 from aioproducer.loader.progress import BatchCounts, LoadResult, Progress
 from aioproducer.loader.reading import MappedBatch, SourceReader
@@ -140,7 +140,7 @@ class Loader:
         before = self._before = await self._state_before()
         self._window = Window(before, None)
         if before.complete:
-            self._check_unchanged(before)
+            await self._check_unchanged(before)
             _log.info("%s is already loaded into %s", self._source.name, self._topic)
             return LoadResult(self.progress, self.state)
         self._check_nothing_added(before)
@@ -203,7 +203,7 @@ class Loader:
             advice="name another state file, or leave out resume to start over",
         )
 
-    def _check_unchanged(self, before: LoadState) -> None:
+    async def _check_unchanged(self, before: LoadState) -> None:
         """Raise if a complete load was of another input: none of the new rows would be loaded."""
         paths = self._paths
         size, size_before = self._progress.input_total, before.input_bytes
@@ -212,6 +212,8 @@ class Loader:
         elif None not in (size, size_before) and size != size_before:
             reason = f"the input had {size_before} bytes when it was loaded, and has {size} now"
         else:
+            if size_before is not None:  # else it is a pipe, which may have no end
+                await self._check_last_row(before)
             return
         again = "leave out resume"
         if self._transactions is not None:
@@ -219,6 +221,16 @@ class Loader:
         raise StateError(
             f"nothing is left to resume, and {reason}", advice=f"{again} to load it from its start"
         )
+
+    async def _check_last_row(self, before: LoadState) -> None:
+        """Raise if the state has a checksum of its last row, and the row is another one now."""
+        if before.row_checksum is None:
+            return
+        reader = SourceReader(self._source, RowMapper(RecordMapping(), 0), before)
+        try:
+            await reader.next()
+        finally:
+            await reader.close()
 
     def _check_nothing_added(self, before: LoadState) -> None:
         """Raise if inputs before the position were added or have changed: they would be skipped."""

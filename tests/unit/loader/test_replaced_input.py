@@ -115,6 +115,19 @@ async def test_a_load_is_not_resumed_in_a_file_that_was_replaced(tmp_path: Path,
         await load.run("new", "newer", "newest")
 
 
+async def test_a_complete_load_is_not_resumed_in_another_file_of_the_same_size(
+    tmp_path: Path, name: str
+) -> None:
+    load = Load(tmp_path, name)
+    await load.run("one", "two")
+    assert await load.run("one", "two") == []
+    state = json.loads((tmp_path / "state").read_text())
+    state["input_bytes"] = len(load.of(["six", "ten"]))  # as packed ones may differ
+    (tmp_path / "state").write_text(json.dumps(state))
+    with pytest.raises(StateError, match=rf"{name}\S* row 2: {REPLACED}"):
+        await load.run("six", "ten")
+
+
 @pytest.mark.parametrize("rows", [["one"], []])
 async def test_a_load_is_not_resumed_in_a_file_with_fewer_rows(
     tmp_path: Path, name: str, rows: list[str]
