@@ -268,8 +268,8 @@ def row_text(batch: RowBatch, index: int) -> bytes:
 
 
 def row_checksum(batch: RowBatch, index: int) -> str:
-    """Return eight digits for a row's text."""
-    return f"{crc32(row_text(batch, index)):08x}"
+    """Return eight digits for a row's text, and for the archive's members before its own."""
+    return f"{crc32(row_text(batch, index), batch.members_before):08x}"
 
 
 def _named(fields: Fields, columns: tuple[str, ...] | None) -> Mapping[str, Any]:

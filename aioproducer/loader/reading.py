@@ -87,8 +87,10 @@ def _without_last_row(before: LoadState, batch: RowBatch | None) -> RowBatch:
         != (Path(position.file), position.member, position.row)
         or row_checksum(batch, 0) != before.row_checksum
     ):
+        is_member = position is not None and position.member is not None
+        others = ", or the archive's members before it are not" if is_member else ""
         raise StateError(
-            f"cannot resume after {position}: the row there is not the one that was loaded",
+            f"cannot resume after {position}: the row there is not the one that was loaded{others}",
             advice=START_OVER,
         )
     lines = None if batch.lines is None else batch.lines[1:]

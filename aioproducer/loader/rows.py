@@ -65,6 +65,7 @@ class RowBatch:
         lines_are_json: Each line is the row's JSON already.
         progress: Bytes of the whole input consumed so far, to compare with `Source.total_bytes`.
         dialect: Of CSV, what joins fields to a row's text; None for other formats.
+        members_before: A checksum of the archive's members before this one.
     """
 
     file: str
@@ -76,6 +77,7 @@ class RowBatch:
     lines_are_json: bool = False
     progress: int = 0
     dialect: Dialect | None = None
+    members_before: int = 0
 
     def position(self, index: int) -> Position:
         """Return the position of row `index` of this batch in the input."""

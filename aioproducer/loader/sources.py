@@ -181,8 +181,13 @@ class FileSource:
                 read = partial(process.read, format_.name)
             with ExitStack() as stack:
                 for batch in read(member.open(stack), skip, stack):
-                    progress = before + member.consumed()
-                    yield replace(batch, file=member.file, member=member.name, progress=progress)
+                    yield replace(
+                        batch,
+                        file=member.file,
+                        member=member.name,
+                        progress=before + member.consumed(),
+                        members_before=member.before,
+                    )
         if not found_any:
             wanted = "" if self._member is None else f" that fits {self._member!r}"
             raise SourceError(f"the archive has no file{wanted}")

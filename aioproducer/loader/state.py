@@ -45,8 +45,8 @@ class LoadState:
         files_before: Checksums of the names and sizes of the inputs before the position's file,
             eight digits each; in transactions a checksum of all these. None in states of earlier
             versions.
-        row_checksum: A checksum of the row at `position`; None for rows that are not of files, and
-            in states of earlier versions.
+        row_checksum: A checksum of the row at `position`, and of the archive's members before its
+            own; None for rows that are not of files, and in states of earlier versions.
     """
 
     topic: str

@@ -27,6 +27,7 @@ from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast
+from zlib import crc32
 
 from aioproducer._util.printable import printable
 from aioproducer.loader.errors import SourceError
@@ -145,12 +146,16 @@ def open_input(name: str, interrupt: threading.Event) -> InputFile:
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """One stream of rows: a file, or one member of an archive."""
+    """One stream of rows: a file, or one member of an archive.
+
+    `before` is a checksum of the archive's members before it.
+    """
 
     file: str
     name: str | None
     open: _Opener
     consumed: Callable[[], int]
+    before: int = 0
 
     @property
     def format_name(self) -> str:
@@ -179,8 +184,12 @@ def members(file: str, interrupt: threading.Event, pattern: str | None) -> Itera
                 f"the archive has several members {printable(twice[0])!r}",
                 advice="unpack it, and load the files themselves",
             )
+        before = 0
         for info in wanted:
-            yield Member(file, info.filename, _opener(archive, info), lambda: raw.consumed)
+            opener = _opener(archive, info)
+            yield Member(file, info.filename, opener, lambda: raw.consumed, before)
+            content = f"{info.filename}/{info.CRC}".encode("utf-8", "backslashreplace")
+            before = crc32(content, before)
 
 
 def on_disk(stream: io.BufferedIOBase, stack: ExitStack) -> io.BufferedIOBase:

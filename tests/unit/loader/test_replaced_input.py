@@ -25,7 +25,7 @@ from aioproducer.loader import (
 from loader.fakes import FakeProducer
 
 MAPPING = RecordMapping(key=("key",), value="value")
-REPLACED = "the row there is not the one that was loaded -> restore the file"
+REPLACED = "the row there is not the one that was loaded.* -> restore the file"
 
 
 def csv_of(rows: Sequence[str]) -> bytes:
@@ -158,6 +158,29 @@ async def test_a_load_after_its_first_row_and_one_at_the_end_of_its_file_are_res
     await load.interrupted("one", "lost")
     await load.interrupted("one", "two", "lost")
     assert await load.run("one", "two") == []
+
+
+@pytest.mark.parametrize("name", ["rows.zip"])
+async def test_a_load_is_not_resumed_in_an_archive_with_other_members_before_its_position(
+    tmp_path: Path, name: str
+) -> None:
+    def archive(rows: Sequence[str]) -> bytes:
+        out = io.BytesIO()
+        with zipfile.ZipFile(out, "w") as made:
+            for member, row in before.items():
+                made.writestr(f"{member}.csv", csv_of([row]))
+            made.writestr("last.csv", csv_of(rows))
+        return out.getvalue()
+
+    load, before = Load(tmp_path, name), {"one": "a"}
+    load.of = archive
+    await load.interrupted("b", "lost")
+    for others in ({"one": "a", "new": "n"}, {"one": "changed"}, {}):
+        before = others
+        with pytest.raises(StateError, match="or the archive's members before it are not -> res"):
+            await load.run("b", "c")
+    before = {"one": "a"}
+    assert await load.run("b", "c") == [b"c"]
 
 
 @pytest.mark.parametrize("name", ["rows.ndjson"])
