@@ -564,3 +564,27 @@ def test_trap_15_tiny_batches_do_not_make_the_partitioner_choose_for_ever(
         await producer.close()
 
     play(act, batch_size=0, partitioner_adaptive_partitioning_enable=adaptive)
+
+
+# -- 16: a memory of five batches ------------------------------------------------------------------
+# Brokers remember the last five batches of a partition. A later one that is acknowledged while an
+# earlier one is retried counts, too: with four new ones in flight beside the retry, the batch that
+# was written long ago is refused as out of order. Java retries it until its delivery timeout.
+
+
+def test_trap_16_a_retry_of_a_written_batch_never_leaves_the_memory_of_the_broker() -> None:
+    async def act(stage: Stage) -> None:
+        producer = await started(stage)
+        stage.faults.error(ApiKey.PRODUCE, 20, apply=True)  # NOT_ENOUGH_REPLICAS_AFTER_APPEND
+        values = [b"%d" % number * 150 for number in range(6)]  # each in its own batch
+        retried, following = [await producer.send("t", value) for value in values[:2]]
+        await following
+        assert not retried.done()
+        lost = stage.faults.swallow(ApiKey.PRODUCE, apply=True, times=5)
+        later = [await producer.send("t", value) for value in values[2:]]
+        await asyncio.gather(retried, *later)
+        assert lost.struck == 5
+        await producer.close()
+        assert stage.values("t") == [b"first", *values]
+
+    play(act, linger_ms=0, buffer_memory=2000, request_timeout_ms=1000)

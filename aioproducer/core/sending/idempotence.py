@@ -174,6 +174,8 @@ class Sequencer:
             and partition.acknowledged_epoch == leader_epoch
             and partition.identity == self.identity
             and len(partition.in_flight) < self._max_in_flight
+            # A later batch that is acknowledged takes a place in the broker's memory, too.
+            and partition.in_flight[0].ordinal > partition.newest
         )
 
     def obstacle(self, batch: ProducerBatch) -> Obstacle:

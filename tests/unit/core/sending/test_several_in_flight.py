@@ -7,6 +7,7 @@ import pytest
 from aioproducer.core.batching.batch import ProducerBatch
 from aioproducer.core.sending.actions import Dispatch
 from aioproducer.core.sending.idempotence import ProducerIdentity, Sequencer
+from aioproducer.core.sending.reasons import Obstacle
 from aioproducer.errors import (
     DeliveryTimeoutError,
     NodeDisconnectedError,
@@ -17,6 +18,7 @@ from aioproducer.types import Persistence
 from ..support import Core
 
 NOT_LEADER, MESSAGE_TOO_LARGE, NOT_ENOUGH_REPLICAS, OUT_OF_ORDER, DUPLICATE = 6, 10, 19, 45, 46
+NOT_ENOUGH_REPLICAS_AFTER_APPEND = 20
 
 
 def stamp(batch: ProducerBatch) -> tuple[int, int]:
@@ -98,6 +100,21 @@ def test_batch_whose_successor_was_acknowledged_succeeds_as_a_duplicate() -> Non
     assert succeeded(first)
     assert succeeded(second)
     assert stamp(sent(core).batches[0]) == (0, 3)
+
+
+def test_new_batches_wait_for_one_that_is_older_than_an_acknowledged_one() -> None:
+    core = warm_core()
+    first, second = sent(core), sent(core)
+    core.answer(first, NOT_ENOUGH_REPLICAS_AFTER_APPEND)
+    core.acknowledge(second)
+    core.now += 0.5  # the broker's memory is not in doubt yet
+    (again,) = core.poll()
+    waiting = core.append()
+    assert core.poll() == []
+    assert core.sender.wait_of(waiting).obstacle is Obstacle.EARLIER_BATCH
+    core.answer(again, DUPLICATE)
+    (following,) = core.poll()
+    assert following.batches == [waiting]
 
 
 def test_batch_that_expires_before_it_was_sent_uses_no_sequence() -> None:
