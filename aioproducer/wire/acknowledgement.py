@@ -86,6 +86,18 @@ class Acknowledgement(Message):
         return ProduceResponse([topic], self.throttle_time_ms)
 
 
+def position_after(start: bytes, frame: bytes) -> Position | None:
+    """Return the position in the acknowledgement of one batch that begins so, else None.
+
+    `start` is of `ProduceRequestTemplate.acknowledgement`; the frame comes with its size.
+    """
+    at = len(start)
+    if frame[:at] != start or frame[at + POSITION.size :] != ACKNOWLEDGEMENT_SUFFIX:
+        return None
+    base_offset, stamped, log_start = POSITION.unpack_from(frame, at)
+    return None if base_offset < 0 else (base_offset, stamped, log_start)
+
+
 def decode_acknowledgement(
     frame: bytes, version: int, correlation_id: int
 ) -> Acknowledgement | None:

@@ -1174,8 +1174,8 @@ MUTANTS += tuple(
         (
             "give a request for metadata the delivery timeout",
             "runtime/tasks/metadata.py",
-            "config.request_timeout_ms / 1000",
-            "config.delivery_timeout_ms / 1000",
+            "self._client.send(node_id, request, now=now)",
+            "self._client.send(node_id, request, timeout_s=120.0, now=now)",
         ),
         (
             "queue the records before the metadata in reverse",

@@ -16,16 +16,8 @@ FAST_PATH_IMPLEMENTATION: str = implementation_with(
 """`native` or `pure`: the implementation of deliveries and of the fast path, which makes them."""
 
 if TYPE_CHECKING or FAST_PATH_IMPLEMENTATION == "pure":
-    from aioproducer.runtime.delivery._delivery_py import (
-        Delivery,
-        WakeUps,
-        decode_plain_acknowledgement,
-    )
+    from aioproducer.runtime.delivery._delivery_py import Delivery, WakeUps
 else:
-    from aioproducer.runtime.delivery._delivery import (
-        Delivery,
-        WakeUps,
-        decode_plain_acknowledgement,
-    )
+    from aioproducer.runtime.delivery._delivery import Delivery, WakeUps
 
-__all__ = ["FAST_PATH_IMPLEMENTATION", "Delivery", "WakeUps", "decode_plain_acknowledgement"]
+__all__ = ["FAST_PATH_IMPLEMENTATION", "Delivery", "WakeUps"]

@@ -1,6 +1,3 @@
 from aioproducer.runtime.delivery._delivery_py import Delivery as Delivery
 from aioproducer.runtime.delivery._delivery_py import Receipt as Receipt
 from aioproducer.runtime.delivery._delivery_py import WakeUps as WakeUps
-from aioproducer.runtime.delivery._delivery_py import (
-    decode_plain_acknowledgement as decode_plain_acknowledgement,
-)

@@ -2,9 +2,8 @@
 # cython: binding=False, embedsignature=True, embedsignature.format=clinic, auto_pickle=False
 """Deliveries in native code: `Delivery`, its await (`Wait`) and the resumption of all awaiters.
 
-Also here: decoding of a plain acknowledgement (`decode_plain_acknowledgement`). Not here: appending, sending.
-`_delivery_py.py` is the pure-Python implementation and documents a delivery; what is not defined
-here is taken from there.
+Not here: appending, sending. `_delivery_py.py` is the pure-Python implementation and documents a
+delivery; what is not defined here is taken from there.
 
 Ownership and lifetime
 - Every `object` field is a counted reference; nothing here is borrowed across a call into Python.
@@ -18,11 +17,8 @@ Ownership and lifetime
 """
 
 cimport cython
-from cpython.bytes cimport PyBytes_CheckExact
 from cpython.contextvars cimport PyContext_CopyCurrent, PyContext_Enter, PyContext_Exit
 from cpython.ref cimport Py_DECREF, Py_INCREF
-from libc.stdint cimport uint8_t, uint64_t
-from libc.string cimport memcmp
 
 import asyncio
 from asyncio import CancelledError, InvalidStateError, Task, current_task
@@ -78,10 +74,8 @@ cdef extern from *:
 
 
 cdef enum:
-    AT_ONCE = 500  # awaiters resumed in one go: see `core.batching.adaptive_linger`
-    POSITION_SIZE = 24  # base offset, log append time, log start
+    AT_ONCE = 500  # awaiters resumed in one go: `EARLY_FLUSH_RECORDS` in `core.batching.readiness`
     CANCELLING = 1  # as in `_delivery_py.py`
-
 
 
 cdef dict asyncio_names = vars(asyncio)
@@ -168,29 +162,6 @@ cdef object writable_metadata():
         return metadata
     # As a NamedTuple's own `__new__`, which is a Python function, does.
     return new_tuple(RecordMetadata, 7)
-
-
-def decode_plain_acknowledgement(bytes prefix, bytes suffix, data, /):
-    cdef Py_ssize_t at = len(prefix)
-    cdef const uint8_t *seen
-    cdef int64_t base_offset, stamped, log_start
-    if not PyBytes_CheckExact(data) or len(<bytes> data) != at + POSITION_SIZE + len(suffix):
-        return None
-    seen = <bytes> data
-    if memcmp(seen, <const char *> prefix, at):
-        return None
-    if memcmp(seen + at + POSITION_SIZE, <const char *> suffix, len(suffix)):
-        return None
-    base_offset, stamped, log_start = int64(seen + at), int64(seen + at + 8), int64(seen + at + 16)
-    return None if base_offset < 0 else (base_offset, stamped, log_start)
-
-
-cdef int64_t int64(const uint8_t *seen) noexcept:
-    cdef uint64_t number = 0
-    cdef Py_ssize_t at
-    for at in range(8):
-        number = number << 8 | seen[at]
-    return <int64_t> number
 
 
 @cython.final

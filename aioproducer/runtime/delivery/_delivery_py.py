@@ -1,6 +1,5 @@
 """`Delivery`, the outcome of one record as a future, in pure Python.
 
-Also here: decoding of a plain acknowledgement (`decode_plain_acknowledgement`).
 The native implementation, `_delivery.pyx`, has another await and memory layout and takes everything
 else from here; `delivery/__init__.py` exports the one in use.
 
@@ -26,7 +25,6 @@ from aioproducer._checks.callables import makes_coroutines
 from aioproducer.core.batching.batch import ProducerBatch, name_of
 from aioproducer.errors import KafkaError, WrongLoopError
 from aioproducer.types import RecordMetadata, TimestampType
-from aioproducer.wire.acknowledgement import POSITION, Position
 
 DoneCallback = Callable[["Delivery"], object]
 
@@ -331,22 +329,6 @@ def wake(future: object) -> None:
     """Resume one awaiter; a listener of its batch."""
     if isinstance(future, asyncio.Future) and not future.done():
         future.set_result(None)
-
-
-def decode_plain_acknowledgement(prefix: bytes, suffix: bytes, data: bytes, /) -> Position | None:
-    """Return the position in the plain acknowledgement of a batch; None for any other response.
-
-    Args:
-        prefix: `ProduceRequestTemplate.acknowledgement` of the request.
-        suffix: `ACKNOWLEDGEMENT_SUFFIX`.
-    """
-    at = len(prefix)
-    if len(data) != at + POSITION.size + len(suffix):
-        return None
-    if not data.startswith(prefix) or not data.endswith(suffix):
-        return None
-    base_offset, stamped, log_start = POSITION.unpack_from(data, at)
-    return None if base_offset < 0 else (base_offset, stamped, log_start)
 
 
 def _loop_of(batch: ProducerBatch) -> asyncio.AbstractEventLoop:

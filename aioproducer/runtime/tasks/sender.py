@@ -39,12 +39,12 @@ from aioproducer.net.versions import BrokerVersions
 from aioproducer.records import RecordBatchBuilder, single_record_request
 from aioproducer.records.layout import MAGIC
 from aioproducer.records.message_set import magic_for
-from aioproducer.runtime.delivery import WakeUps, decode_plain_acknowledgement
+from aioproducer.runtime.delivery import WakeUps
 from aioproducer.runtime.legacy_brokers import without_producer_ids
 from aioproducer.runtime.tasks.encoder import BatchEncoder
 from aioproducer.runtime.tasks.turns import TurnTask
 from aioproducer.types import TopicPartition
-from aioproducer.wire.acknowledgement import ACKNOWLEDGEMENT_SUFFIX, Acknowledgement, Position
+from aioproducer.wire.acknowledgement import Acknowledgement, Position, position_after
 from aioproducer.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from aioproducer.wire.messages.produce import ProduceRequest, ProduceResponse
 from aioproducer.wire.produce import (
@@ -548,7 +548,6 @@ class SenderTask(TurnTask):
         now: float,
     ) -> InFlightRequest:
         template, correlation_id = route.template, connection.next_correlation_id()
-        expected = template.acknowledgement(correlation_id)
         frame: Sequence[Buffer]
         if builder.size <= _COPIED_BYTES:
             request = single_record_request(
@@ -571,5 +570,5 @@ class SenderTask(TurnTask):
             frame,
             now + self._request_timeout,
             partial(self._on_answer, route.node_id, [batch]),
-            recognise=partial(decode_plain_acknowledgement, expected, ACKNOWLEDGEMENT_SUFFIX),
+            recognise=partial(position_after, template.acknowledgement(correlation_id)),
         )

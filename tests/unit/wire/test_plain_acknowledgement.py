@@ -1,9 +1,8 @@
-"""The plain acknowledgement of a single record: both forms read it as the decoder does, or not."""
+"""The plain acknowledgement of a single record: it is read as the decoder does, or not."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from importlib import import_module
 from uuid import UUID
 
 import pytest
@@ -11,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from aioproducer.testing.framing import encode_response
-from aioproducer.wire.acknowledgement import ACKNOWLEDGEMENT_SUFFIX, Position
+from aioproducer.wire.acknowledgement import Position, position_after
 from aioproducer.wire.framing import decode_response, frame_size
 from aioproducer.wire.messages.produce import (
     PartitionProduceResponse,
@@ -24,19 +23,9 @@ from aioproducer.wire.produce import ProduceRequestTemplate
 TOPIC_ID = UUID(int=9)
 POSITION = (2**40, -1, 5)
 
-See = Callable[[ProduceRequestTemplate, bytes, int], Position | None]
-
-
-@pytest.fixture(
-    params=["runtime.delivery._delivery", "runtime.delivery._delivery_py"], scope="session"
-)
-def see(request: pytest.FixtureRequest) -> See:
-    """Return what a form reads in some bytes, as the response to a correlation id."""
-    try:
-        look = import_module(f"aioproducer.{request.param}").decode_plain_acknowledgement
-    except ImportError:
-        pytest.skip("the native form is not built")
-    return lambda form, data, id_: look(form.acknowledgement(id_), ACKNOWLEDGEMENT_SUFFIX, data)
+def see(form: ProduceRequestTemplate, data: bytes, id_: int) -> Position | None:
+    """Return what is read in some bytes, as the response to a correlation id."""
+    return position_after(form.acknowledgement(id_), data)
 
 
 def partitions() -> st.SearchStrategy[PartitionProduceResponse]:
@@ -61,7 +50,6 @@ def partitions() -> st.SearchStrategy[PartitionProduceResponse]:
     flip=st.none() | st.integers(0, 99),
 )
 def test_sees_what_the_decoder_says_or_nothing(
-    see: See,
     partitions: list[PartitionProduceResponse],
     topics: int,
     throttle_ms: int,
@@ -88,7 +76,7 @@ def test_sees_what_the_decoder_says_or_nothing(
         assert seen == (one.base_offset, one.log_append_time_ms, one.log_start_offset)
 
 
-def test_sees_no_answer_but_its_own(see: See) -> None:
+def test_sees_no_answer_but_its_own() -> None:
     data = answer(13, stands())
     assert see(form(13, 3), data, 7) == POSITION
     assert see(form(13, 3), data, 8) is None
@@ -99,13 +87,13 @@ def test_sees_no_answer_but_its_own(see: See) -> None:
 
 
 @pytest.mark.parametrize("number", [-1, 0, 5])
-def test_has_the_fields_of_the_broker(see: See, number: int) -> None:
+def test_has_the_fields_of_the_broker(number: int) -> None:
     data = answer(13, PartitionProduceResponse(3, 0, 0, number, number))
     assert see(form(13, 3), data, 7) == (0, number, number)
 
 
 @pytest.mark.parametrize("version", range(9, 13))
-def test_sees_the_answer_of_a_broker_that_names_the_topic(see: See, version: int) -> None:
+def test_sees_the_answer_of_a_broker_that_names_the_topic(version: int) -> None:
     data = answer(version, stands())
     assert see(form(version, 3), data, 7) == POSITION
     assert see(form(version, 3, topic="u"), data, 7) is None
@@ -122,7 +110,7 @@ def test_sees_the_answer_of_a_broker_that_names_the_topic(see: See, version: int
         pytest.param(lambda: b"", id="nothing"),
     ],
 )
-def test_other_responses_are_left_to_the_decoder(see: See, data: Callable[[], bytes]) -> None:
+def test_other_responses_are_left_to_the_decoder(data: Callable[[], bytes]) -> None:
     assert see(form(13, 3), data(), 7) is None
 
 
