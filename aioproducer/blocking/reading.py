@@ -14,7 +14,7 @@ from aioproducer._util.tasks import HOOK_ERRORS
 
 if TYPE_CHECKING:
     from aioproducer.blocking.loop_thread import LoopThread
-    from aioproducer.runtime.bulk.send_many import Item
+    from aioproducer.runtime.bulk.result import Item
 
 _ITEMS_AT_ONCE = 2048
 _BLOCKS = 2

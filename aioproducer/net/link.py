@@ -23,6 +23,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from math import inf
 
 from aioproducer._util import log
 from aioproducer._util.backoff import ExponentialBackoff
@@ -67,7 +68,6 @@ Produce request while metadata is due.)
 LONGEST_THROTTLE_S = 300.0
 """Limit of throttle times in seconds: int32 milliseconds could pause the producer for weeks."""
 
-_INFINITY = float("inf")
 _NOT_DIALING = frozenset({NodeState.READY, NodeState.DISCONNECTED})
 _CLOSE_GRACE_S = 1.0
 
@@ -82,8 +82,8 @@ class BrokerLink:
     def __init__(self, node: Node, around: LinkContext) -> None:
         self.node = node
         self.last_error: KafkaError | None = None
-        self.last_attempt_at: float = -_INFINITY
-        self.throttled_until: float = -_INFINITY
+        self.last_attempt_at: float = -inf
+        self.throttled_until: float = -inf
         self.versions: BrokerVersions | None = None
         self.last_versions: BrokerVersions | None = None
         """The versions of the last connection, also after its end."""
@@ -102,21 +102,21 @@ class BrokerLink:
         self._age = BrokerAge(
             BrokerGeneration.SUSPECTED if settings.expects_old_brokers else BrokerGeneration.UNKNOWN
         )
-        self._renew_at = _INFINITY
+        self._renew_at = inf
         self._unproven_address: Address | None = None  # the last one dialed, until a response
         self._dial_task: asyncio.Task[None] | None = None
         self._tasks: set[asyncio.Task[None]] = set()
         self._dial_timer: asyncio.TimerHandle | None = None
         self._retiring = False
-        self._retry_at = -_INFINITY
+        self._retry_at = -inf
         self._failures = 0
         self._setup_failures = 0
-        self.ready_since: float = -_INFINITY
+        self.ready_since: float = -inf
         self._proved_useful = False
         self._may_want_sasl = False
         self._tried_tls = False
         self._foreign_answers = 0  # in a row
-        self.lost_at: float = -_INFINITY
+        self.lost_at: float = -inf
         """Loop time at which the last connection ended, unless it was idle for too long."""
 
     # -- questions --------------------------------------------------------------------------------
@@ -124,7 +124,7 @@ class BrokerLink:
     @property
     def is_healthy(self) -> bool:
         """Whether it was ready before without an error since: a dial will probably succeed."""
-        return self.ready_since > -_INFINITY and self.last_error is None
+        return self.ready_since > -inf and self.last_error is None
 
     @property
     def in_flight(self) -> int:
@@ -188,10 +188,10 @@ class BrokerLink:
         if self._is_connected:
             if now < self.throttled_until:
                 return self.throttled_until
-            return now if self.is_ready(now) else _INFINITY
+            return now if self.is_ready(now) else inf
         if self._state in _NOT_DIALING:
             return max(now, self._retry_at)
-        return _INFINITY
+        return inf
 
     @property
     def _is_connected(self) -> bool:
@@ -554,7 +554,7 @@ class BrokerLink:
         self.versions = self.last_versions = session.versions
         self._state = NodeState.READY
         self.ready_since = now = self._around.loop_time()
-        self._renew_at = _INFINITY
+        self._renew_at = inf
         if session.lifetime_s is not None:
             part = _EARLIEST_RENEWAL + _RENEWAL_SPREAD * self._around.rng.random()
             self._renew_at = now + session.lifetime_s * part

@@ -11,9 +11,14 @@ from aioproducer.core.batching.batch import RecordParts
 from aioproducer.core.metadata.cluster import missing_topic_error
 from aioproducer.errors import IllegalStateError, KafkaError, TransactionAbortableError
 from aioproducer.records.arrow import ArrowColumns, ArrowSource
-from aioproducer.runtime.bulk.result import FailedRecord, SendManyInterruptedError, SendManyResult
+from aioproducer.runtime.bulk.result import (
+    FailedRecord,
+    Item,
+    SendManyInterruptedError,
+    SendManyResult,
+)
 from aioproducer.runtime.bulk.send_arrow import check_topic
-from aioproducer.runtime.bulk.send_many import Item, as_record, check_items
+from aioproducer.runtime.bulk.send_many import as_record, check_items
 from aioproducer.runtime.delivery import Delivery
 from aioproducer.runtime.observability.interceptors import InterceptedRows, InterceptorChain
 from aioproducer.runtime.send.validation import refusal_of

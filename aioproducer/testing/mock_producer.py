@@ -34,8 +34,7 @@ from aioproducer.errors import (
     WouldBlockError,
 )
 from aioproducer.records.arrow import ArrowColumns
-from aioproducer.runtime.bulk.result import SendManyResult
-from aioproducer.runtime.bulk.send_many import Item
+from aioproducer.runtime.bulk.result import Item, SendManyResult
 from aioproducer.runtime.delivery import Delivery
 from aioproducer.runtime.observability.health import Health
 from aioproducer.runtime.observability.interceptors import InterceptorChain

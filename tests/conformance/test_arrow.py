@@ -20,7 +20,7 @@ from support.waiting import until
 from aioproducer import Producer
 from aioproducer.errors import SerializationError
 from aioproducer.records import murmur2_partition
-from aioproducer.runtime.bulk.send_many import SendManyInterruptedError
+from aioproducer.runtime.bulk.result import SendManyInterruptedError
 from aioproducer.testing.embedded import EmbeddedCluster
 from aioproducer.testing.reader import read_topic
 

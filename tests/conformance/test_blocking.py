@@ -47,7 +47,7 @@ from aioproducer.errors import (
     WouldBlockError,
 )
 from aioproducer.metrics import ApplicationMetric
-from aioproducer.runtime.bulk.send_many import SendManyInterruptedError
+from aioproducer.runtime.bulk.result import SendManyInterruptedError
 from aioproducer.testing.embedded import EmbeddedCluster
 from aioproducer.testing.reader import read_topic
 from aioproducer.testing.security import ListenerSecurity

@@ -11,7 +11,7 @@ from support.waiting import until
 
 from aioproducer import Producer, TopicPartition
 from aioproducer.errors import KafkaError, MetadataTimeoutError, ProducerClosedError
-from aioproducer.runtime.bulk.send_many import SendManyInterruptedError
+from aioproducer.runtime.bulk.result import SendManyInterruptedError
 from aioproducer.testing.embedded import EmbeddedCluster
 from aioproducer.testing.reader import read_topic
 from aioproducer.wire.api_keys import ApiKey

@@ -20,7 +20,7 @@ from collections.abc import AsyncIterator
 import pyarrow as pa
 
 from aioproducer.errors import KafkaError, ProducerClosedError
-from aioproducer.runtime.bulk.send_many import Item
+from aioproducer.runtime.bulk.result import Item
 from aioproducer.runtime.delivery import Delivery
 from aioproducer.types import Record
 from simulation.ledger import CallState, Entry

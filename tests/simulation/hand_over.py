@@ -17,7 +17,7 @@ from aioproducer.blocking.loop_thread import LoopThread
 from aioproducer.errors import BufferExhaustedError, BufferFullError
 from aioproducer.records import record_size_bound
 from aioproducer.records.batch import HEADER_SIZE
-from aioproducer.runtime.bulk.send_many import Item, SendManyResult
+from aioproducer.runtime.bulk.result import Item, SendManyResult
 from aioproducer.runtime.delivery import Delivery
 from aioproducer.testing.world.producer import SimProducer
 from aioproducer.types import Record

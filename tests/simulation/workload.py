@@ -33,7 +33,7 @@ from aioproducer.errors import (
     ProducerClosedError,
     RecordsFailedError,
 )
-from aioproducer.runtime.bulk.send_many import Item, SendManyResult
+from aioproducer.runtime.bulk.result import Item, SendManyResult
 from aioproducer.runtime.delivery import Delivery
 from aioproducer.testing.world.faults import Shape
 from aioproducer.testing.world.trace import Trace

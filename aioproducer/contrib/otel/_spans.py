@@ -29,7 +29,7 @@ with required("aioproducer.contrib.otel", "otel"):
 if TYPE_CHECKING:
     from aioproducer.blocking.handle import DeliveryHandle
     from aioproducer.config import ProducerConfig
-    from aioproducer.runtime.bulk.send_many import Item, SendManyResult
+    from aioproducer.runtime.bulk.result import Item, SendManyResult
     from aioproducer.runtime.delivery import Delivery
     from aioproducer.runtime.engine import ProducerEngine
     from aioproducer.types import RecordMetadata

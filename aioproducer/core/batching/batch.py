@@ -29,7 +29,6 @@ from aioproducer.types import HeaderPairs, Persistence, TimestampType, TopicMeta
 NO_PARTITION = -1
 """The partition of records whose topic has no metadata yet."""
 _NO_TOPIC_ID = UUID(int=0)
-_new_tuple = tuple.__new__
 _SEQUENCES = 2**31
 _MOST_GROWTH = 10
 """Bytes by which a record may grow in another batch: timestamps are deltas to the first one's."""
@@ -60,22 +59,12 @@ class BatchOutcome(NamedTuple):
         return TimestampType.LOG_APPEND_TIME
 
 
-NO_RECORD_ERRORS = BatchOutcome().record_errors
-"""`record_errors` of an accepted batch."""
-
-
 def outcome_at(base_offset: int, stamped: int, log_start: int) -> BatchOutcome:
     """Return the outcome of a batch with this offset, log append time and log start offset."""
-    # As a NamedTuple's `__new__` does, without the call: this is on the fast path.
-    return _new_tuple(
-        BatchOutcome,
-        (
-            base_offset,
-            stamped if stamped >= 0 else None,
-            None,
-            NO_RECORD_ERRORS,
-            log_start if log_start >= 0 else None,
-        ),
+    return BatchOutcome(
+        base_offset,
+        stamped if stamped >= 0 else None,
+        log_start_offset=log_start if log_start >= 0 else None,
     )
 
 

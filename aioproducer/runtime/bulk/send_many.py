@@ -17,12 +17,7 @@ from aioproducer._util.arguments import is_asynchronous
 from aioproducer._util.tasks import HOOK_ERRORS
 from aioproducer.errors import SerializationError
 from aioproducer.records.bulk import OpenBatches, fill_items
-from aioproducer.runtime.bulk.result import (
-    FailedRecord,
-    Item,
-    SendManyInterruptedError,
-    SendManyResult,
-)
+from aioproducer.runtime.bulk.result import Item, SendManyResult
 from aioproducer.runtime.bulk.run import BulkRun
 from aioproducer.runtime.send.pending import PendingParts
 from aioproducer.serializers.calling import Prepare, is_plain
@@ -32,15 +27,6 @@ if TYPE_CHECKING:
     from aioproducer.core.batching.batch import RecordParts
     from aioproducer.records._pure_bulk import Bounds
     from aioproducer.runtime.engine import ProducerEngine
-
-__all__ = [
-    "FailedRecord",
-    "Item",
-    "SendManyInterruptedError",
-    "SendManyResult",
-    "check_items",
-    "send_many",
-]
 
 _LONGEST_TUPLE = 5
 _ITEMS_AT_ONCE = 512

@@ -40,7 +40,7 @@ def test_making_room_costs_nothing_for_batches_that_do_not_linger() -> None:
         core.accumulator.pin(batch)
     core.accumulator.end_flush()
     assert core.accumulator.has_incomplete
-    assert calls_during(core.accumulator.expedite) < 50
+    assert calls_during(core.accumulator.readiness.expedite) < 50
 
 
 def test_a_need_for_memory_ends_lingers() -> None:

@@ -25,8 +25,8 @@ from aioproducer.errors import (
     TransactionAbortableError,
 )
 from aioproducer.records import murmur2_partition
-from aioproducer.runtime.bulk.result import SendManyResult
-from aioproducer.runtime.bulk.send_many import Item, SendManyInterruptedError, send_blocks
+from aioproducer.runtime.bulk.result import Item, SendManyInterruptedError, SendManyResult
+from aioproducer.runtime.bulk.send_many import send_blocks
 from aioproducer.testing import MockProducer
 from aioproducer.wire.api_keys import ApiKey
 

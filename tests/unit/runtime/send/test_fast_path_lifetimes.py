@@ -10,7 +10,7 @@ from itertools import pairwise
 
 import pytest
 
-from aioproducer.core.batching.batch import NO_RECORD_ERRORS, BatchOutcome, ProducerBatch
+from aioproducer.core.batching.batch import BatchOutcome, ProducerBatch
 from aioproducer.runtime.tasks.sender import SenderTask
 from aioproducer.testing.virtual import VirtualKafka, run_virtual
 
@@ -81,7 +81,7 @@ def test_references_to_directly_sent_records_are_given_back():
                 key,
                 pairs,
                 BatchOutcome,
-                NO_RECORD_ERRORS,
+                BatchOutcome().record_errors,
                 batch_appender,
                 engine.sender_task,
                 fast_path,

@@ -95,7 +95,6 @@ class FakeClient:
         self.answer: Answer = lambda node_id, names: response()
         self.requests: list[tuple[float, int, list[str]]] = []
         self.flags: list[bool] = []
-        self.timeouts: list[float | None] = []
         self.dials: list[tuple[float, int]] = []
         self.reported: list[set[int]] = []
         self.looks = 0
@@ -169,13 +168,11 @@ class FakeClient:
         node_id: int,
         request: MetadataRequest,
         *,
-        timeout_s: float | None = None,
         now: float,
     ) -> asyncio.Future[object]:
         names = [topic.name for topic in request.topics or []]
         self.requests.append((round(now, 3), node_id, names))
         self.flags.append(request.allow_auto_topic_creation)
-        self.timeouts.append(timeout_s)
         future = self.loop.create_future()
         outcome = self.answer(node_id, names)
         if isinstance(outcome, asyncio.CancelledError):
@@ -483,13 +480,13 @@ def test_a_refresh_ends_with_the_producer(loop):
     play(loop, act)
 
 
-def test_the_request_carries_the_timeout_and_the_flag_for_automatic_creation(loop):
+def test_the_request_carries_the_flag_for_automatic_creation(loop):
     async def act(world: World) -> None:
         world.client.answer = answer_with(t=1)
         await world.task.waits.wait_for_topic("t", world.in_s(60))
-        assert (world.client.timeouts, world.client.flags) == ([7.0], [False])
+        assert world.client.flags == [False]
 
-    play(loop, act, request_timeout_ms=7000, allow_auto_create_topics=False)
+    play(loop, act, allow_auto_create_topics=False)
 
 
 @pytest.mark.parametrize(("version", "epoch"), [(8, -1), (9, 5)])
