@@ -5,12 +5,13 @@ from __future__ import annotations
 import os
 import signal
 import ssl
+import sys
 import threading
 import time
 import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from types import SimpleNamespace
+from types import FrameType, SimpleNamespace
 from typing import Any
 
 import pytest
@@ -216,10 +217,22 @@ def test_child_forked_while_a_thread_starts_the_producer_starts_its_own() -> Non
         cluster.freeze_broker(1)
         producer = KafkaProducer(**options(cluster, api_version=(4, 0)))
         sent = []
-        thread = threading.Thread(target=lambda: sent.append(producer.send("t", b"parent")))
+        is_starting, goes_on = threading.Event(), threading.Event()
+
+        def pause(frame: FrameType, *_: object) -> None:
+            """Stop where the thread has the lock."""
+            if frame.f_code is KafkaProducer._own_started.__code__:
+                sys.settrace(None)
+                is_starting.set()
+                goes_on.wait(WAIT_S)
+
+        def send() -> None:
+            sys.settrace(pause)
+            sent.append(producer.send("t", b"parent"))
+
+        thread = threading.Thread(target=send)
         thread.start()
-        while not producer._own_starting.locked():
-            time.sleep(0.001)
+        assert is_starting.wait(WAIT_S)
         child = os.fork()
         if child == 0:
             try:
@@ -227,6 +240,7 @@ def test_child_forked_while_a_thread_starts_the_producer_starts_its_own() -> Non
                 os._exit(producer.send("t", b"child").get(WAIT_S).offset)
             finally:
                 os._exit(255)  # after an exception, too: the other tests are the parent's
+        goes_on.set()
         cluster.thaw_broker(1)
         thread.join(WAIT_S)
         offsets = {sent[0].get(WAIT_S).offset, os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])}
