@@ -23,6 +23,7 @@ from aioproducer.wire.produce import ProduceRequestTemplate
 TOPIC_ID = UUID(int=9)
 POSITION = (2**40, -1, 5)
 
+
 def see(form: ProduceRequestTemplate, data: bytes, id_: int) -> Position | None:
     """Return what is read in some bytes, as the response to a correlation id."""
     return position_after(form.acknowledgement(id_), data)
