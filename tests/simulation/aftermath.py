@@ -75,6 +75,8 @@ class Aftermath:
         self._world = world
         self._ledger = ledger
         self._number = 0
+        self.drops: bool = False
+        """Whether the producer is dropped at its end, not closed."""
 
     async def before_probes(self) -> None:
         """Ask while the last records are those of the tasks."""
@@ -469,7 +471,7 @@ class Aftermath:
             sends = [asyncio.ensure_future(work) for work in works]
             await asyncio.sleep(0)
         closed_at = self._world.now()
-        await self._producer.close()
+        await self._end()
         for entry in await asyncio.gather(*sends):
             took = (entry.settled_at or 0.0) - closed_at
             if entry.state is CallState.REFUSED and took > _AT_ONCE_S:
@@ -478,6 +480,20 @@ class Aftermath:
             is_cut = isinstance(entry.error, ProducerClosedError)
             if is_cut and entry.state is CallState.ACCEPTED:
                 self._ledger.unrecovered.append(f"{entry.label} was accepted: {entry.error}")
+
+    async def _end(self) -> None:
+        """Close the producer, or have it closed as by `__del__`, and wait until it is."""
+        if not self.drops:
+            await self._producer.close()
+            return
+        engine = self._producer.engine
+        engine.close_soon()
+        until = self._world.now() + self._config.delivery_timeout_ms / 1000 + _SLACK_S
+        while engine._closer is None or not engine._closer.done():
+            await asyncio.sleep(_AT_ONCE_S)
+            if self._world.now() > until:
+                self._ledger.late_ends.append("a producer that was dropped is not closed")
+                return
 
     async def close_unanswered(self, *, cancels: bool) -> None:
         """Close with a bound, beside a close without one, while no broker answers.

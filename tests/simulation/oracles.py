@@ -46,7 +46,7 @@ from simulation.evidence import Evidence, Log, name_of
 from simulation.history import contradictions
 from simulation.ledger import EARLY, CallState, Entry
 from simulation.releases import serves
-from simulation.scenario import CHAOS_S, Observer
+from simulation.scenario import CHAOS_S, LateSerializer, Observer
 
 _RECOVERY_S = 12.0
 """A healthy cluster takes at least something within that long."""
@@ -310,6 +310,14 @@ def interceptors_see_every_record_once(e: Evidence) -> Iterator[str]:
         for entry in e.ledger.entries:
             if not entry.whole and entry.metadata not in acknowledged:
                 yield f"{entry.label} is acknowledged, and no interceptor was called"
+
+
+def what_the_user_gave_is_closed(e: Evidence) -> Iterator[str]:
+    """A serializer is closed with its producer, once. Killed processes close nothing."""
+    serializer = e.config.value_serializer
+    if isinstance(serializer, LateSerializer) and e.transactions is None:
+        if serializer.closed != len(e.stats):
+            yield f"the serializer of {len(e.stats)} producers is closed {serializer.closed} times"
 
 
 def sequences_are_never_reused(e: Evidence) -> Iterator[str]:
@@ -751,6 +759,7 @@ ORACLES = (
     nothing_is_lost_silently,
     no_failure_is_unhandled_that_was_read,
     interceptors_see_every_record_once,
+    what_the_user_gave_is_closed,
     sequences_are_never_reused,
     producer_ids_are_the_clusters_own,
     no_epoch_goes_on_in_a_new_topic,

@@ -401,17 +401,32 @@ class Observer:
         self.reported.append((metadata, error))
 
 
-def _serialize(value: bytes | None) -> bytes | Awaitable[bytes] | None:
-    """Return the value, for some only later, for `ENDLESS` after all calls have ended."""
-    if value is None or (len(value) % 3 and value != ENDLESS):
-        return value
+class LateSerializer:
+    """A serializer that returns the value, for some only later, for `ENDLESS` after all calls.
 
-    async def later() -> bytes:
-        share = len(value) % 7 / 7
-        await asyncio.sleep(_ENDLESS_S if value == ENDLESS else _SLOWEST_SERIALIZER_S * share)
-        return value
+    Attributes:
+        closed: How often it was closed.
+    """
 
-    return later()
+    def __init__(self) -> None:
+        self.closed: int = 0
+
+    def __call__(self, value: bytes | None) -> bytes | Awaitable[bytes] | None:
+        """Return the value, or what it can be awaited from."""
+        if value is None or (len(value) % 3 and value != ENDLESS):
+            return value
+
+        async def later() -> bytes:
+            share = len(value) % 7 / 7
+            await asyncio.sleep(_ENDLESS_S if value == ENDLESS else _SLOWEST_SERIALIZER_S * share)
+            return value
+
+        return later()
+
+    async def close(self) -> None:
+        """Take some time."""
+        await asyncio.sleep(_SLOWEST_SERIALIZER_S)
+        self.closed += 1
 
 
 def _user_objects(rng: random.Random) -> dict[str, Any]:
@@ -420,7 +435,7 @@ def _user_objects(rng: random.Random) -> dict[str, Any]:
     if rng.random() < 0.15:
         objects["interceptor_classes"] = (Observer(),)
     if rng.random() < 0.15:
-        objects["value_serializer"] = _serialize
+        objects["value_serializer"] = LateSerializer()
     return objects
 
 

@@ -100,6 +100,8 @@ _MOST_TURNS, _MOST_TURNS_PER_INSTANT = 400_000, 2000
 _PROBES = 4
 _SHARE_UNANSWERED, _SHARE_CANCELLED = 0.3, 0.15
 """Of the closes after all faults."""
+_SHARE_DROPPED = 0.2
+"""Of the others: the producer is dropped without a close."""
 _FORBIDDEN_TOPIC, _LATER_TOPIC, _LATER_TIMES = "zz-early", "zz-later", 3
 _MOST_LOST, _LOST_FOR_S = 8, 2.0
 """Requests for metadata that are lost while a producer starts, and records are sent already."""
@@ -513,6 +515,7 @@ class Simulation:
         if drawn < _SHARE_UNANSWERED:
             await aftermath.close_unanswered(cancels=drawn < _SHARE_CANCELLED)
         else:
+            aftermath.drops = self.chance.of("drop").random() < _SHARE_DROPPED
             await self._bounded("close", aftermath.close())
 
     async def _end_in_haste(
