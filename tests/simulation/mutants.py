@@ -846,6 +846,52 @@ MUTANTS = (
         "                self.batch_appender.delivery(record, batch)\n"
         "        raise self._full(topic)\n",
     ),
+    Mutant(
+        "wake no task at the end of a handshake",
+        "net/link.py",
+        '            now, self._place, f"{_called(self.node)} is reachable again"\n'
+        "        )\n"
+        "        self._around.on_event()\n",
+        '            now, self._place, f"{_called(self.node)} is reachable again"\n        )\n',
+    ),
+    Mutant(
+        "take a broker for old after its connection was lost",
+        "net/link.py",
+        "            self._age.generation = BrokerGeneration.SUSPECTED\n        if around",
+        "            pass\n        if around",
+    ),
+    Mutant(
+        "send a batch as it was made for an older broker",
+        "runtime/tasks/encoder.py",
+        "return batch.encoded is None or batch.encoded.magic != magic",
+        "return batch.encoded is None",
+    ),
+    Mutant(
+        "leave what waits for a producer id that brokers do not give",
+        "core/sending/sender.py",
+        "            case IdentityFailure.NOT_NEEDED:\n"
+        "                self.accumulator.replan_all()",
+        "            case IdentityFailure.NOT_NEEDED:\n                pass",
+    ),
+    Mutant(
+        "ask for one of several topics without a leader",
+        "core/sending/sender.py",
+        "            self._metadata.request_topic(queue.topic_partition.topic, now)\n",
+        "            self._metadata.request_topic(queue.topic_partition.topic, now)\n"
+        "            break\n",
+    ),
+    Mutant(
+        "give up the records of a producer that is dropped",
+        "runtime/engine.py",
+        'start_later(self.loop, self.close(), name="aioproducer-close")',
+        'start_later(self.loop, self.close(0), name="aioproducer-close")',
+    ),
+    Mutant(
+        "use V2 although a broker lacks it",
+        "net/client.py",
+        "return level if all(each.has_transactions_v2 for each in known) else min(level, 1)",
+        "return level",
+    ),
 )
 
 

@@ -314,10 +314,11 @@ def interceptors_see_every_record_once(e: Evidence) -> Iterator[str]:
 
 def what_the_user_gave_is_closed(e: Evidence) -> Iterator[str]:
     """A serializer is closed with its producer, once. Killed processes close nothing."""
-    serializer = e.config.value_serializer
-    if isinstance(serializer, LateSerializer) and e.transactions is None:
-        if serializer.closed != len(e.stats):
-            yield f"the serializer of {len(e.stats)} producers is closed {serializer.closed} times"
+    serializer, producers = e.config.value_serializer, len(e.stats)
+    if e.transactions is not None or not isinstance(serializer, LateSerializer):
+        return
+    if serializer.closed != producers:
+        yield f"the serializer of {producers} producers is closed {serializer.closed} times"
 
 
 def sequences_are_never_reused(e: Evidence) -> Iterator[str]:

@@ -17,6 +17,7 @@ from uuid import UUID
 import pytest
 
 from aioproducer._util.backoff import ExponentialBackoff
+from aioproducer._util.tasks import start_later
 from aioproducer.blocking.submission_queue import SubmissionQueue
 from aioproducer.core.batching import partitioners
 from aioproducer.core.batching.accumulator import RecordAccumulator
@@ -59,10 +60,12 @@ from aioproducer.net.client import NetworkClient
 from aioproducer.runtime.bulk.run import BulkRun
 from aioproducer.runtime.bulk.target import BulkTarget
 from aioproducer.runtime.delivery.unhandled import UnretrievedFailures
+from aioproducer.runtime.engine import ProducerEngine
 from aioproducer.runtime.send import appender
 from aioproducer.runtime.send.appender import RecordAppender
 from aioproducer.runtime.send.early import EarlyRecords
 from aioproducer.runtime.send.serialization_queue import SerializationQueue
+from aioproducer.runtime.tasks.closing import UserObjects
 from aioproducer.runtime.tasks.metadata_waiters import MetadataWaiters
 from aioproducer.runtime.tasks.sender import SenderTask
 from aioproducer.testing.broker import ClusterSettings
@@ -106,6 +109,7 @@ _SEED_THAT_PREPARES = 5
 _SEED_WITH_LINGER = 93
 _SEED_THAT_HANDS_OVER = 104
 _SEED_THAT_LINGERS = 28
+_SEED_WITH_SERIALIZER, _SEED_THAT_DROPS = 36, 35
 _SEED_WITH_DEAD_BROKERS, _SEED_WITH_OLD_METADATA = 3, 13
 
 
@@ -1062,3 +1066,23 @@ def test_a_hand_over_that_a_flush_does_not_wait_for_is_found_out(
     monkeypatch.setattr(SubmissionQueue, "drained", drain_nothing)
     oracle = "what_calls_return_is_true"
     assert oracle in _oracles_that_notice(Setup(), oracle, range(_SEED_THAT_HANDS_OVER, 200))
+
+
+def test_a_serializer_that_is_not_closed_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def forget(self: UserObjects) -> None:
+        self._open.clear()
+
+    monkeypatch.setattr(UserObjects, "close", forget)
+    oracle = "what_the_user_gave_is_closed"
+    assert oracle in _oracles_that_notice(Setup(), oracle, [_SEED_WITH_SERIALIZER])
+
+
+def test_a_dropped_producer_that_gives_records_up_is_found_out(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def hurry(self: ProducerEngine) -> None:
+        self._close_task = start_later(self.loop, self.close(0), name="aioproducer-close")
+
+    monkeypatch.setattr(ProducerEngine, "_start_close", hurry)
+    oracle = "calm_brings_progress"
+    assert oracle in _oracles_that_notice(Setup(), oracle, [_SEED_THAT_DROPS])
