@@ -13,7 +13,7 @@ import pytest
 from aioproducer.errors import KafkaError, ProducerFailedError
 from aioproducer.testing.world.loop import VirtualLoop
 from simulation.ledger import Ledger
-from simulation.transactions.ended_tasks import end_a_task
+from simulation.transactions.ended_tasks import close_when_prepared, end_a_task
 
 
 def _run(work: Coroutine[Any, Any, bool]) -> bool:
@@ -99,3 +99,60 @@ def test_a_producer_that_does_not_begin_is_found_out() -> None:
     ledger = Ledger()
     assert _run(run())
     assert len(ledger.unrecovered) == 1
+
+
+@pytest.mark.parametrize(
+    ("error", "is_prepared", "reports"),
+    [(None, True, 0), (None, False, 1), (KafkaError("the producer is closed"), True, 1)],
+)
+def test_a_close_that_ends_what_is_prepared_is_found_out(
+    error: KafkaError | None, is_prepared: bool, reports: int
+) -> None:
+    class Block:
+        async def __aenter__(self) -> None:
+            pass
+
+        async def __aexit__(self, *_: object) -> None:
+            if error is not None:
+                raise error
+
+        async def send_offsets(self, offsets: object, group: str) -> None:
+            pass
+
+        async def prepare(self) -> str:
+            return "prepared"
+
+    class Admin:
+        async def __aenter__(self) -> None:
+            pass
+
+        async def __aexit__(self, *_: object) -> None:
+            pass
+
+        async def still_prepared(self, prepared: str) -> bool:
+            return is_prepared
+
+        async def finish(self, prepared: str, *, commit: bool) -> None:
+            pass
+
+    class Prepared(_Producer):
+        client_id = "sim"
+
+        def transaction(self) -> Block:
+            return Block()
+
+        async def close(self, timeout: float | None = None) -> None:
+            self.is_closed = True
+
+    async def run() -> bool:
+        producer, admin = Prepared(None), Admin()
+        arguments: list[Any] = [producer, "t", admin, ledger]
+        await close_when_prepared(*arguments)
+        for each in (producer.engine.sender_task, producer.engine.metadata_task):
+            each._task.cancel()
+        producer.engine.transactions._task.cancel()
+        return producer.is_closed
+
+    ledger = Ledger()
+    assert _run(run())
+    assert len(ledger.false_reports) == reports
