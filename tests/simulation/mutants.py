@@ -469,8 +469,8 @@ MUTANTS = (
     Mutant(
         "ask for a topic again and again",
         "core/metadata/metadata.py",
-        "            self._pending.pop(live.name, None)\n            updated",
-        "            updated",
+        "            self._pending.pop(name, None)\n        if not partial",
+        "            pass\n        if not partial",
     ),
     Mutant(
         "make no pause between requests for metadata",
@@ -829,7 +829,7 @@ MUTANTS = (
     Mutant(
         "drop a request for all topics that has failed",
         "core/metadata/metadata.py",
-        "        self._wanted |= self._fetch is not None and not self._fetch.partial\n",
+        "            self._wanted |= not self._fetch.partial\n",
         "",
     ),
     Mutant(
@@ -1313,8 +1313,8 @@ MUTANTS += tuple(
         (
             "drop a refresh of all topics for one of some",
             "core/metadata/metadata.py",
-            "        if not partial:\n            self._wanted = False  # what",
-            "        if True:\n            self._wanted = False  # what",
+            "        if not partial:\n            self._wanted = False\n",
+            "        if True:\n            self._wanted = False\n",
         ),
     )
 )
@@ -1534,8 +1534,8 @@ MUTANTS += tuple(
         (
             "ask for no other topics of a cluster that has replaced another",
             "core/metadata/metadata.py",
-            "        self._pending.update(dict.fromkeys(self._topics))\n",
-            "",
+            "asked = self._topics if elsewhere or fetch is None else fetch.topics",
+            "asked = () if fetch is None else fetch.topics",
         ),
         (
             "keep the time of an acknowledgement by a deleted log",
@@ -1656,8 +1656,8 @@ MUTANTS += tuple(
         (
             "drop a request for some topics that has failed",
             "core/metadata/metadata.py",
-            "        self._new.clear()\n        if not partial:",
-            "        self._new.clear()\n        self._pending.clear()\n        if not partial:",
+            "            self._pending.update(dict.fromkeys(self._fetch.topics))\n",
+            "",
         ),
         (
             "resume only the first call that waits for a topic",

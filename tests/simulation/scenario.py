@@ -70,6 +70,8 @@ _SHARE_OF_HAND_OVERS = 0.08
 SHARE_OF_SESSIONS = 0.07
 _SHARE_OF_RACKS = 0.06
 _SHARE_WITHOUT_PRODUCER_IDS = 0.2
+_SHARE_OF_LARGE_BATCHES, _LARGE_BATCH_BYTES = 0.1, 300_000
+_LARGEST_WINDOW = 256 * 1024
 _RACKS = ("rack-0", "rack-1")
 _SESSIONS_MS = (1500, 5000)
 ENDLESS, _ENDLESS_S = b"<endless>", 3600.0
@@ -310,6 +312,16 @@ def with_racks(scenario: Scenario, rng: random.Random) -> Scenario:
         return scenario
     racks = {"client_rack": _RACKS[0], "partitioner_rack_aware": True}
     return replace(scenario, options={**scenario.options, **racks})
+
+
+def with_large_batches(scenario: Scenario, rng: random.Random) -> Scenario:
+    """The scenario, in a share of the runs with batches of which a call opens one in a turn."""
+    if rng.random() >= _SHARE_OF_LARGE_BATCHES:
+        return scenario
+    memory = _LARGE_BATCH_BYTES * rng.choice((2, 3))
+    room = {"batch_size": _LARGE_BATCH_BYTES, "buffer_memory": memory}
+    # A small window could not carry such a batch within `request_timeout_ms`.
+    return replace(scenario, window=_LARGEST_WINDOW, options={**scenario.options, **room})
 
 
 def without_producer_ids(scenario: Scenario, rng: random.Random) -> Scenario:

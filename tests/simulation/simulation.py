@@ -69,6 +69,7 @@ from simulation.scenario import (
     Scenario,
     draw_scenario,
     with_hand_over,
+    with_large_batches,
     with_more_calls,
     with_more_options,
     with_plan,
@@ -228,6 +229,7 @@ class Simulation:
         if plan is None:
             drawn = with_more_options(drawn, chance.of("more options"))
             drawn = with_racks(drawn, chance.of("racks"))
+            drawn = with_large_batches(drawn, chance.of("large batches"))
         if theme is not None:
             drawn = theme.applied_to(drawn)
         if plan is not None:

@@ -381,7 +381,13 @@ class Workload:
         return True
 
     def _note_overtaken(self, entry: Entry) -> None:
-        """Calls for one topic are served in their order, but for those that wait for metadata."""
+        """Calls for one topic are served in their order, but for those that wait for metadata.
+
+        While no call waits for memory, an earlier one only lets other tasks run.
+        """
+        engine = self._producer._engine
+        if engine is None or not engine.appender.waiting:
+            return
         for earlier, has_metadata in self._calls.items():
             if earlier is entry:
                 break
