@@ -1069,10 +1069,10 @@ def test_a_hand_over_that_a_flush_does_not_wait_for_is_found_out(
 
 
 def test_a_serializer_that_is_not_closed_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def forget(self: UserObjects) -> None:
+    async def close_nothing(self: UserObjects) -> None:
         self._open.clear()
 
-    monkeypatch.setattr(UserObjects, "close", forget)
+    monkeypatch.setattr(UserObjects, "close", close_nothing)
     oracle = "what_the_user_gave_is_closed"
     assert oracle in _oracles_that_notice(Setup(), oracle, [_SEED_WITH_SERIALIZER])
 
@@ -1080,9 +1080,9 @@ def test_a_serializer_that_is_not_closed_is_found_out(monkeypatch: pytest.Monkey
 def test_a_dropped_producer_that_gives_records_up_is_found_out(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    def hurry(self: ProducerEngine) -> None:
+    def close_at_once(self: ProducerEngine) -> None:
         self._close_task = start_later(self.loop, self.close(0), name="aioproducer-close")
 
-    monkeypatch.setattr(ProducerEngine, "_start_close", hurry)
+    monkeypatch.setattr(ProducerEngine, "_start_close", close_at_once)
     oracle = "calm_brings_progress"
     assert oracle in _oracles_that_notice(Setup(), oracle, [_SEED_THAT_DROPS])
