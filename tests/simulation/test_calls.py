@@ -20,6 +20,7 @@ from aioproducer.errors import (
 )
 from aioproducer.runtime.bulk.result import FailedRecord, SendManyResult
 from aioproducer.runtime.delivery import Delivery
+from aioproducer.testing.broker import ClusterSettings
 from aioproducer.types import Record, RecordMetadata, TimestampType, TopicPartition
 from simulation.evidence import Log
 from simulation.ledger import CallState, Entry, Ledger
@@ -50,6 +51,13 @@ def _entry(name: bytes) -> Entry:
 
 def _evidence(*entries: Entry, **parts: object) -> Any:
     return SimpleNamespace(ledger=SimpleNamespace(entries=entries), **parts)
+
+
+def _evidence_of_one(entry: Entry, record: object) -> Any:
+    """Return the evidence of a record at offset 4 of a cluster that keeps timestamps."""
+    cluster = SimpleNamespace(settings=ClusterSettings())
+    log = {_LOG: {4: record}}
+    return _evidence(entry, copies={}, log_of=lambda entry: _LOG, logs=log, cluster=cluster)
 
 
 @pytest.mark.parametrize(
@@ -134,8 +142,7 @@ def test_sizes_of_a_record_that_are_not_true_are_found_out(
     entry = _entry(b"<1>")
     entry.metadata = RecordMetadata("t", 0, 4, 0, TimestampType.CREATE_TIME, *reported)
     record = SimpleNamespace(offset=4, key=None, value=b"<1>", headers=(), timestamp_ms=0)
-    evidence = _evidence(entry, copies={}, log_of=lambda entry: _LOG, logs={_LOG: {4: record}})
-    assert len(list(contents_are_kept(evidence))) == found
+    assert len(list(contents_are_kept(_evidence_of_one(entry, record)))) == found
 
 
 @pytest.mark.parametrize(
@@ -161,8 +168,7 @@ def test_a_timestamp_that_is_not_true_is_found_out(
     entry = _entry(b"<1>")
     entry.metadata, entry.timestamp_ms = _METADATA, sent  # which says 0
     record = SimpleNamespace(offset=4, key=None, value=b"<1>", headers=(), timestamp_ms=stored)
-    evidence = _evidence(entry, copies={}, log_of=lambda entry: _LOG, logs={_LOG: {4: record}})
-    assert len(list(contents_are_kept(evidence))) == found
+    assert len(list(contents_are_kept(_evidence_of_one(entry, record)))) == found
 
 
 async def test_a_callback_before_the_outcome_is_found_out() -> None:
