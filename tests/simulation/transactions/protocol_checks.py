@@ -126,6 +126,8 @@ class ClientProtocolChecks:
         self._is_fenced = False
         self._backoff_s = backoff_s
         self._pauses_until = -inf
+        self.calls: int = 0
+        """Number of calls from outside of a producer."""
         self._moved: set[_Coordinator] = set()
         self._used_before_v2: set[ProducerIdentity] = set()
         self._given_by_v2: ProducerIdentity | None = None
@@ -147,8 +149,12 @@ class ClientProtocolChecks:
         self._refused = self._ends = 0
 
     def on_call(self) -> None:
-        """Handle a call from outside of a producer: one that was cancelled leaves no pause."""
+        """Handle a call from outside of a producer: one that was cancelled leaves no pause.
+
+        Nor does a response to one of its requests that arrives later.
+        """
         self._pauses_until = -inf
+        self.calls += 1
 
     def on_request(self, header: RequestHeader) -> None:
         """Check a request that the process has sent completely."""
@@ -219,7 +225,7 @@ class ClientProtocolChecks:
             return
         if refused and refused <= _COORDINATOR_MOVED:
             self._moved.add(asked.coordinator)
-        if refused or len(codes) < asked.partitions:
+        if asked.calls == self.calls and (refused or len(codes) < asked.partitions):
             is_concurrent = ConcurrentTransactionsError.code in refused
             pause_s = min(_CONCURRENT_S, self._backoff_s) if is_concurrent else self._backoff_s
             self._pauses_until = self._cluster.loop.time() + _SHORTEST * pause_s
@@ -268,6 +274,7 @@ class _Asked(NamedTuple):
     version: int
     partitions: int
     coordinator: _Coordinator
+    calls: int
 
 
 class ConnectionWatch:
@@ -287,7 +294,11 @@ class ConnectionWatch:
             api = ApiKey(header.api_key)
             if api in _WATCHED:
                 self._asked[header.correlation_id] = _Asked(
-                    api, header.api_version, _partitions(header), _coordinator_of(header)
+                    api,
+                    header.api_version,
+                    _partitions(header),
+                    _coordinator_of(header),
+                    self._checks.calls,
                 )
                 self._checks.on_request(header)
                 self._checks.producing += api is ApiKey.PRODUCE
