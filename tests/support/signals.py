@@ -31,9 +31,11 @@ class SignalAt:
         self._handler = handler
         self._events = events
         self._counts = counts
+        # Kept: CPython 3.11 has called one that was freed, as it sets none inside of the call.
+        self._profile = self._on_event
 
     def __enter__(self) -> SignalAt:
-        sys.setprofile(self._on_event)
+        sys.setprofile(self._profile)
         return self
 
     def __exit__(self, *_: object) -> None:
