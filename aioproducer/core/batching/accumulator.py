@@ -570,6 +570,9 @@ class IncompleteBatches:
     def __len__(self) -> int:
         return len(self._whole) + len(self._parts)
 
+    def __contains__(self, batch: object) -> bool:
+        return batch in self._whole or batch in self._parts.values()
+
     def __iter__(self) -> Iterator[ProducerBatch]:
         yield from self._parts.values()
         yield from self._whole
