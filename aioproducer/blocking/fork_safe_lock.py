@@ -24,13 +24,6 @@ class ForkSafeLock:
     def __exit__(self, *_: object) -> None:
         self._lock.release()
 
-    def locked(self) -> bool:
-        """Return whether another thread holds it."""
-        is_free = self._lock.acquire(blocking=False)
-        if is_free:
-            self._lock.release()
-        return not is_free
-
 
 _locks: WeakSet[ForkSafeLock] = WeakSet()
 

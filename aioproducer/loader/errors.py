@@ -7,9 +7,10 @@ from typing import Final
 
 from aioproducer.errors import KafkaError
 
+NEW_ID: Final = "choose another transactional_id (command line: `-X transactional.id=NAME`)"
+"""How an exactly-once load starts over."""
 START_OVER: Final = (
-    "restore the file that was loaded, or start over: leave out resume, or, exactly once, choose "
-    "another transactional_id (command line: `-X transactional.id=NAME`)"
+    "restore the file that was loaded, or start over: leave out resume, or, exactly once, " + NEW_ID
 )
 """What to do about an input that is not the one of the load to resume."""
 

@@ -26,7 +26,7 @@ from aioproducer._util.tasks import HOOK_ERRORS
 from aioproducer.client.producer import Producer
 from aioproducer.errors import ConfigError, IllegalStateError, KafkaError
 from aioproducer.loader.dead_letter_file import DeadLetterFile
-from aioproducer.loader.errors import START_OVER, LoaderError, StateError
+from aioproducer.loader.errors import NEW_ID, START_OVER, LoaderError, StateError
 from aioproducer.loader.exactly_once import LoadTransactions
 from aioproducer.loader.mapping import MappedRecord, RecordMapping, RowMapper
 from aioproducer.loader.options import LoadOptions, ProducerLike
@@ -215,9 +215,7 @@ class Loader:
             if size_before is not None:  # else it is a pipe, which may have no end
                 await self._check_last_row(before)
             return
-        again = "leave out resume"
-        if self._transactions is not None:
-            again = "choose another transactional_id (command line: `-X transactional.id=NAME`)"
+        again = "leave out resume" if self._transactions is None else NEW_ID
         raise StateError(
             f"nothing is left to resume, and {reason}", advice=f"{again} to load it from its start"
         )
@@ -246,7 +244,7 @@ class Loader:
                 )
             return
         loaded = {known[start : start + 8] for start in range(0, len(known), 8)}
-        for path, checksum in zip(self._paths[:count], self._checksums, strict=False):
+        for path, checksum in zip(self._paths[:count], self._checksums[:count], strict=True):
             # States of earlier versions have checksums of the names alone.
             if not loaded & {checksum, _checksum(path)}:
                 raise StateError(

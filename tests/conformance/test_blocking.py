@@ -18,7 +18,7 @@ import warnings
 from collections import defaultdict
 from collections.abc import Callable, Coroutine, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import FrameType
 from typing import Any, TypeVar
@@ -844,7 +844,7 @@ def test_one_that_a_thread_starts_at_a_fork_is_refused_in_the_child(brokers: Bro
     producer = Producer(bootstrap_servers=brokers.address)
     thread = threading.Thread(target=producer.start)
     thread.start()
-    while not producer._state_lock.locked():
+    while producer._starting is None:
         time.sleep(0.001)
     child = os.fork()
     if child == 0:
@@ -1118,24 +1118,35 @@ def test_a_close_ends_a_start_of_another_thread(silent_server: socket.socket) ->
         producer.send("t", b"v")
 
 
+@contextmanager
+def _signalled_once_it_dials(
+    server: socket.socket, handler: Callable[[], object]
+) -> Iterator[None]:
+    """Have a signal's handler called in the block once a producer dials the server."""
+
+    def signal_once_it_dials() -> None:
+        with server.accept()[0]:
+            signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGUSR1)
+
+    before = signal.signal(signal.SIGUSR1, lambda *_: handler())
+    try:
+        with ThreadPoolExecutor(1) as pool:
+            signalling = pool.submit(signal_once_it_dials)
+            yield
+            signalling.result(WAIT_S)
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+
+
 def test_a_signal_handler_may_close_a_producer_that_its_thread_starts(
     silent_server: socket.socket,
 ) -> None:
     producer = _for_server(silent_server)
-    before = signal.signal(signal.SIGUSR1, lambda *_: producer.close())
-
-    def signal_once_it_dials() -> None:
-        with silent_server.accept()[0]:
-            signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGUSR1)
-
-    try:
-        with ThreadPoolExecutor(1) as pool:
-            signalling = pool.submit(signal_once_it_dials)
-            with pytest.raises(ProducerClosedError, match="while it started"):
-                producer.start()
-            signalling.result(WAIT_S)
-    finally:
-        signal.signal(signal.SIGUSR1, before)
+    with (
+        _signalled_once_it_dials(silent_server, producer.close),
+        pytest.raises(ProducerClosedError, match="while it started"),
+    ):
+        producer.start()
 
 
 def test_signal_handler_that_starts_the_producer_during_its_start_is_refused(
@@ -1144,27 +1155,18 @@ def test_signal_handler_that_starts_the_producer_during_its_start_is_refused(
     producer = _for_server(silent_server)
     refused: list[str] = []
 
-    def start_again(*_: object) -> None:
+    def start_again() -> None:
         try:
             producer.start()
         except IllegalStateError as error:
             refused.append(str(error))
         producer.close()
 
-    before = signal.signal(signal.SIGUSR1, start_again)
-
-    def signal_once_it_dials() -> None:
-        with silent_server.accept()[0]:
-            signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGUSR1)
-
-    try:
-        with ThreadPoolExecutor(1) as pool:
-            signalling = pool.submit(signal_once_it_dials)
-            with pytest.raises(ProducerClosedError, match="while it started"):
-                producer.start()
-            signalling.result(WAIT_S)
-    finally:
-        signal.signal(signal.SIGUSR1, before)
+    with (
+        _signalled_once_it_dials(silent_server, start_again),
+        pytest.raises(ProducerClosedError, match="while it started"),
+    ):
+        producer.start()
     assert len(refused) == 1
     assert "starting" in refused[0]
 

@@ -273,6 +273,23 @@ def test_a_position_that_is_not_committed_as_it_was_given_is_found_out(
     assert (actor.called, len(ledger.false_reports)) == (["offsets"], reports)
 
 
+def _calm_transaction(
+    outcome: Outcome, end: Callable[[], None] = lambda: None
+) -> Callable[[Callable[[TransactionEntry], Awaitable[None]]], Awaitable[TransactionEntry]]:
+    """Return an actor's `calm_transaction`, whose transaction ends with the outcome."""
+
+    async def calm_transaction(
+        fill: Callable[[TransactionEntry], Awaitable[None]],
+    ) -> TransactionEntry:
+        tx = TransactionBook().begin("a", 0.0)
+        await fill(tx)
+        end()
+        tx.report(outcome)
+        return tx
+
+    return calm_transaction
+
+
 @pytest.mark.parametrize(
     ("outcome", "waits", "reports"),
     [
@@ -287,15 +304,9 @@ def test_a_position_that_is_read_before_its_transaction_ends_is_found_out(
     ledger, actor = Ledger(), _Calls()
     positions: dict[TopicPartition, OffsetAndMetadata] = {}
 
-    async def calm_transaction(
-        fill: Callable[[TransactionEntry], Awaitable[None]],
-    ) -> TransactionEntry:
-        tx = TransactionBook().begin("a", 0.0)
-        await fill(tx)
-        tx.report(outcome)
+    def end() -> None:
         if outcome is Outcome.COMMITTED:
             positions[_PLACE] = OffsetAndMetadata(0, "metadata", 0)
-        return tx
 
     class Admin:
         async def __aenter__(self) -> None:
@@ -310,7 +321,7 @@ def test_a_position_that_is_read_before_its_transaction_ends_is_found_out(
             return dict(positions) if waits else found
 
     calls: Any = SimpleNamespace(
-        calm_transaction=calm_transaction, producer=actor, entry=actor.entry
+        calm_transaction=_calm_transaction(outcome, end), producer=actor, entry=actor.entry
     )
     admin: Any = Admin()
     _run(read_a_position_amid_a_commit(calls, "t", admin, 0.001, ledger))
@@ -398,19 +409,11 @@ def test_a_committed_transaction_that_is_said_to_be_aborted_is_found_out(
 def test_a_commit_without_a_refused_row_is_found_out(outcome: Outcome) -> None:
     ledger, rows = Ledger(), []
 
-    async def calm_transaction(
-        fill: Callable[[TransactionEntry], Awaitable[None]],
-    ) -> TransactionEntry:
-        tx = TransactionBook().begin("a", 0.0)
-        await fill(tx)
-        tx.report(outcome)
-        return tx
-
     async def send_many(topic: str, items: list[Record]) -> None:
         rows.extend(items)
 
     producer = SimpleNamespace(send_many=send_many)
-    actor: Any = SimpleNamespace(calm_transaction=calm_transaction, producer=producer)
+    actor: Any = SimpleNamespace(calm_transaction=_calm_transaction(outcome), producer=producer)
     _run(commit_with_a_refused_row(actor, "t", ledger))
     assert [row.partition for row in rows] == [-1]
     assert len(ledger.false_reports) == (outcome is Outcome.COMMITTED)
@@ -429,14 +432,8 @@ def test_a_commit_amid_a_bulk_call_is_found_out(
 ) -> None:
     ledger, sent, contents = Ledger(), [], SimpleNamespace(may_have_ended=False)
 
-    async def calm_transaction(
-        fill: Callable[[TransactionEntry], Awaitable[None]],
-    ) -> TransactionEntry:
-        tx = TransactionBook().begin("a", 0.0)
-        await fill(tx)
+    def end() -> None:
         contents.may_have_ended = end_is_out
-        tx.report(outcome)
-        return tx
 
     async def send(entry: object) -> None:
         sent.append(entry)
@@ -447,7 +444,7 @@ def test_a_commit_amid_a_bulk_call_is_found_out(
     manager = SimpleNamespace(contents=contents, number=1, over=0)
     engine = SimpleNamespace(transactions=SimpleNamespace(manager=manager))
     actor: Any = SimpleNamespace(
-        calm_transaction=calm_transaction,
+        calm_transaction=_calm_transaction(outcome, end),
         contents=SimpleNamespace(send=send),
         producer=SimpleNamespace(engine=engine, send_many=send_many),
     )
