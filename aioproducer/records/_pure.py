@@ -45,9 +45,10 @@ def _encode_varint(value: int) -> bytes:
     return varint(zigzag(value))
 
 
-# All the non-negative integers that take one or two bytes.
+# All the non-negative integers that take one or two bytes. Zigzag doubles them.
 _TABLE_SIZE = 8192
-_VARINTS = tuple(map(_encode_varint, range(_TABLE_SIZE)))
+_UNSIGNED_VARINTS = tuple(map(varint, range(2 * _TABLE_SIZE)))
+_VARINTS = _UNSIGNED_VARINTS[::2]
 
 
 def _varint(value: int) -> bytes:
@@ -255,7 +256,12 @@ def single_record_request(
         base_sequence=base_sequence,
     ).buffers
     size = len(header) + len(body)
-    length = varint(size + 1) if is_flexible else _INT32.pack(size)
+    if not is_flexible:
+        length = _INT32.pack(size)
+    elif size + 1 < len(_UNSIGNED_VARINTS):
+        length = _UNSIGNED_VARINTS[size + 1]
+    else:
+        length = varint(size + 1)
     rest = b"".join((prefix[_INT32.size :], length, header, body, suffix))
     return _INT32.pack(len(rest)) + rest
 
