@@ -163,6 +163,7 @@ class Choices:
         """Yield those chosen without a leader, or outside of the client's rack (KIP-1123).
 
         Calls that wait for memory choose by the metadata from before their wait, as in Java.
+        Partitions of slow nodes are not chosen, be they in the rack.
         """
         config, cluster = engine.config, engine.metadata.cluster
         version = (engine.metadata.version, cluster.nodes)
@@ -170,7 +171,9 @@ class Choices:
         self._cluster = None if engine.appender.fast_path.waiting else version
         before, partitioners = self._current, engine.appender.batch_appender._sticky_partitioners
         self._current = {name: each.current for name, each in partitioners._partitioners.items()}
-        rack = config.client_rack if config.partitioner_rack_aware else None
+        leaves_out_slow_nodes = config.partitioner_availability_timeout_ms > 0
+        in_rack = config.partitioner_rack_aware and not leaves_out_slow_nodes
+        rack = config.client_rack if in_rack else None
         for name, chosen in self._current.items() if is_same else ():
             topic = engine.metadata.topic(name)
             if topic is None or chosen is None or chosen == before.get(name, chosen):

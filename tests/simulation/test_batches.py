@@ -214,17 +214,29 @@ def test_an_acknowledgement_that_does_not_count_is_found_out(
 
 
 @pytest.mark.parametrize(
-    ("rack", "chosen", "found"), [("", 2, 0), ("a", 0, 0), ("a", 2, 1), ("b", 2, 0), ("c", 2, 0)]
+    ("rack", "slow_ms", "chosen", "found"),
+    [
+        ("", 0, 2, 0),
+        ("a", 0, 0, 0),
+        ("a", 0, 2, 1),
+        ("a", 500, 2, 0),
+        ("b", 0, 2, 0),
+        ("c", 0, 2, 0),
+    ],
 )
 def test_a_partition_outside_of_the_rack_that_is_chosen_is_found_out(
-    rack: str, chosen: int, found: int
+    rack: str, slow_ms: int, chosen: int, found: int
 ) -> None:
     core, partitioner = Core(), SimpleNamespace(current=None)
     nodes = {each: SimpleNamespace(rack="ab"[each > 2]) for each in (1, 2, 3)}
     cluster = SimpleNamespace(nodes=nodes, topics={"t": core.metadata.topic("t")})
     sticky = SimpleNamespace(_partitioners={"t": partitioner})
     engine: Any = SimpleNamespace(
-        config=SimpleNamespace(client_rack=rack, partitioner_rack_aware=True),
+        config=SimpleNamespace(
+            client_rack=rack,
+            partitioner_rack_aware=True,
+            partitioner_availability_timeout_ms=slow_ms,
+        ),
         metadata=SimpleNamespace(cluster=cluster, version=1, topic=cluster.topics.get),
         appender=SimpleNamespace(
             batch_appender=SimpleNamespace(_sticky_partitioners=sticky),
