@@ -158,12 +158,15 @@ class Choices:
     def __init__(self) -> None:
         self._current: dict[str, int | None] = {}
         self._cluster: object = None
+        self._due: dict[str, float] = {}
+        self._due_then: dict[str, float] = {}
 
     def check(self, engine: ProducerEngine, now: float) -> Iterator[str]:
         """Yield those chosen without a leader, or outside of the client's rack (KIP-1123).
 
         Calls that wait for memory choose by the metadata from before their wait, as in Java.
-        Partitions of slow nodes are not chosen, be they in the rack.
+        Partitions of slow nodes are not chosen, be they in the rack. Weights from before the last
+        metadata count, too: a topic's choices are checked once it has others.
         """
         config, cluster = engine.config, engine.metadata.cluster
         version = (engine.metadata.version, cluster.nodes)
@@ -171,12 +174,21 @@ class Choices:
         self._cluster = None if engine.appender.fast_path.waiting else version
         before, partitioners = self._current, engine.appender.batch_appender._sticky_partitioners
         self._current = {name: each.current for name, each in partitioners._partitioners.items()}
+        due, self._due = (
+            self._due,
+            {name: each.weights_due_at for name, each in partitioners._partitioners.items()},
+        )
+        if not is_same:
+            self._due_then = self._due
         leaves_out_slow_nodes = config.partitioner_availability_timeout_ms > 0
         in_rack = config.partitioner_rack_aware and not leaves_out_slow_nodes
         rack = config.client_rack if in_rack else None
         for name, chosen in self._current.items() if is_same else ():
             topic = engine.metadata.topic(name)
             if topic is None or chosen is None or chosen == before.get(name, chosen):
+                continue
+            has_new_weights = due.get(name, -inf) > self._due_then.get(name, -inf)
+            if config.partitioner_adaptive_partitioning_enable and not has_new_weights:
                 continue
             near = [
                 partition

@@ -214,20 +214,21 @@ def test_an_acknowledgement_that_does_not_count_is_found_out(
 
 
 @pytest.mark.parametrize(
-    ("rack", "slow_ms", "chosen", "found"),
+    ("rack", "slow_ms", "weights_due_at", "chosen", "found"),
     [
-        ("", 0, 2, 0),
-        ("a", 0, 0, 0),
-        ("a", 0, 2, 1),
-        ("a", 500, 2, 0),
-        ("b", 0, 2, 0),
-        ("c", 0, 2, 0),
+        ("", 0, 2.0, 2, 0),
+        ("a", 0, 2.0, 0, 0),
+        ("a", 0, 2.0, 2, 1),
+        ("a", 500, 2.0, 2, 0),
+        ("a", 0, 1.0, 2, 0),
+        ("b", 0, 2.0, 2, 0),
+        ("c", 0, 2.0, 2, 0),
     ],
 )
 def test_a_partition_outside_of_the_rack_that_is_chosen_is_found_out(
-    rack: str, slow_ms: int, chosen: int, found: int
+    rack: str, slow_ms: int, weights_due_at: float, chosen: int, found: int
 ) -> None:
-    core, partitioner = Core(), SimpleNamespace(current=None)
+    core, partitioner = Core(), SimpleNamespace(current=None, weights_due_at=1.0)
     nodes = {each: SimpleNamespace(rack="ab"[each > 2]) for each in (1, 2, 3)}
     cluster = SimpleNamespace(nodes=nodes, topics={"t": core.metadata.topic("t")})
     sticky = SimpleNamespace(_partitioners={"t": partitioner})
@@ -235,6 +236,7 @@ def test_a_partition_outside_of_the_rack_that_is_chosen_is_found_out(
         config=SimpleNamespace(
             client_rack=rack,
             partitioner_rack_aware=True,
+            partitioner_adaptive_partitioning_enable=True,
             partitioner_availability_timeout_ms=slow_ms,
         ),
         metadata=SimpleNamespace(cluster=cluster, version=1, topic=cluster.topics.get),
@@ -245,6 +247,8 @@ def test_a_partition_outside_of_the_rack_that_is_chosen_is_found_out(
     )
     steps = Choices()
     assert not list(steps.check(engine, 1.0))
+    partitioner.weights_due_at = weights_due_at
+    assert not list(steps.check(engine, 1.5))
     partitioner.current = chosen
     assert len(list(steps.check(engine, 2.0))) == found
 
