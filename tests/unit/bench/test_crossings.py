@@ -1,4 +1,4 @@
-"""How far a reader has to jump to follow one record."""
+"""The files that one awaited record crosses, beside the goals."""
 
 from __future__ import annotations
 
