@@ -203,16 +203,21 @@ class ClientView:
                 f"no broker has answered within {self._request_timeout_ms} ms"
             )
 
-    async def ready(self, node_id: int, *, group: object = None) -> bool:
+    async def ready(self, node_id: int | None, *, group: object = None) -> bool:
         """Return whether a broker of the cluster answers within `request_timeout_ms`.
+
+        Programs ask before `start()`, too, when no broker is known.
 
         Args:
             node_id: The broker; one of `cluster.brokers()`.
             group: Has no effect.
         """
         del group
-        self._running()
+        connection = self._connection
+        if connection is None or node_id is None:
+            return False
         try:
+            connection.check_running()
             async with asyncio.timeout(self._request_timeout_ms / 1000):
                 await self._requester().ask_broker(node_id, coordinator_queries.brokers())
         except (KafkaError, TimeoutError):

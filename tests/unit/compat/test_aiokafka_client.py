@@ -476,6 +476,19 @@ async def test_a_broker_is_ready_while_it_answers(cluster: EmbeddedCluster) -> N
         assert not await producer.client.ready(node_id)
 
 
+async def test_no_broker_is_ready_before_the_start_and_after_the_end(
+    cluster: EmbeddedCluster,
+) -> None:
+    producer = AIOKafkaProducer(bootstrap_servers=cluster.bootstrap_servers)
+    client = producer.client
+    assert not await client.ready(client.get_random_node())
+    await producer.start()
+    assert await client.ready(client.get_random_node())
+    assert not await client.ready(None)
+    await producer.stop()
+    assert not await client.ready(client.get_random_node())
+
+
 async def test_a_broker_that_has_stopped_is_not_ready(
     cluster: EmbeddedCluster, producer: AIOKafkaProducer
 ) -> None:
