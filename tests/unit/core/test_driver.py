@@ -144,6 +144,9 @@ def test_a_coordinator_that_left_or_backs_off_is_searched_anew() -> None:
     (action,) = driver.transactions.poll(core.now, core.nodes) if driver.transactions else ()
     assert isinstance(action, CoordinatorUnreachable)
     assert action.error.message == "gone"
+    core.nodes.unready = {1: inf}  # it is dialed again
+    assert driver.transactions is not None
+    assert driver.transactions.poll(core.now, core.nodes) == [Connect(1)]
     core.learn((2, 2), nodes=(2, 3))
     core.now += 5
     (action,) = driver.transactions.poll(core.now, core.nodes) if driver.transactions else ()
