@@ -10,6 +10,7 @@ import asyncio
 import gc
 from collections.abc import AsyncIterator
 from itertools import dropwhile
+from operator import eq
 
 from aioproducer import Producer
 from aioproducer.errors import (
@@ -32,6 +33,7 @@ from simulation.kept import kept_ends, kept_topics
 from simulation.ledger import CallState, Entry, Ledger
 from simulation.reconnections import Reconnections
 from simulation.releases import all_serve
+from simulation.scenario import Observer
 
 _TASK = -2
 _KEYS, _TWO_REQUESTS = 4, 2
@@ -83,6 +85,7 @@ class Aftermath:
         if self._producer.engine.failure is None:
             self._check_refresh()
             self._check_leaders()
+            await self._check_clusters()
             await self._check_description()
             await self._check_partition()
             await self._check_keys()
@@ -139,6 +142,16 @@ class Aftermath:
                     self._ledger.unrecovered.append(
                         f"{name}-{each.partition} has leader {leader}, metadata say none"
                     )
+
+    async def _check_clusters(self) -> None:
+        """Interceptors are told of each cluster once, and of the present one."""
+        await asyncio.sleep(0)
+        known = self._producer.engine.metadata.cluster.cluster_id
+        for observer in self._config.interceptor_classes:
+            clusters = observer.clusters if isinstance(observer, Observer) else [known]
+            if clusters[-1:] != [known] or any(map(eq, clusters, clusters[1:])):
+                text = f"on_cluster was called for {clusters}, and the cluster is {known}"
+                self._ledger.false_reports.append(text)
 
     async def _check_description(self) -> None:
         """After a refresh, metadata have the leaders, epochs and replicas of the cluster."""

@@ -13,12 +13,15 @@ from aioproducer.testing.faults import FaultScript
 from aioproducer.types import NO_LEADER
 from aioproducer.wire.api_keys import ApiKey
 from simulation.faults.processes import reset_connections
+from simulation.releases import all_serve
 from simulation.sequels import Sequels
 
 _LEAST_BLOCK_MS, _APPEARS_AFTER_S = 3000, 0.5
 _APPEARING_TOPIC = "zz-appearing"
 _SMALL_BATCH, _RECORDS, _RECORD_BYTES, _MOMENT_S = 5000, 12, 900, 0.003
 _TWO_RACKS = 2
+_SHORT_LINGER_MS, _LONG_TIMEOUT_MS, _LATE_MS, _SHORT_WAY_S = 50, 1000, 800, 0.01
+_FIRST_WITH_HINTS, _TWO_REPLICAS = 10, 2
 _LONG_THROTTLE_MS, _SHORT_THROTTLE_MS, _LONG_DELIVERY_MS = 1500, 100, 5000
 
 
@@ -32,6 +35,7 @@ class Appearances(Sequels):
             await self._check_appearing_topic()
             await self._check_changed_racks()
             await self._check_throttling_after_throttling()
+            await self._check_leader_hint()
 
     async def _check_appearing_topic(self) -> None:
         """A topic that is created while a call waits for it is found."""
@@ -98,3 +102,33 @@ class Appearances(Sequels):
         await self._outcome_of(await self._sent(name, None, 0))
         for fault in faults:
             cluster.faults.remove(fault)
+
+    async def _check_leader_hint(self) -> None:
+        """A leader that a broker names in its error is used before metadata name it (KIP-951)."""
+        config, cluster = self._config, self._world.cluster
+        if (
+            not config.acks_value
+            or not config.retries
+            or config.linger_ms > _SHORT_LINGER_MS
+            or config.request_timeout_ms < _LONG_TIMEOUT_MS
+            or config.delivery_timeout_ms < _LONG_DELIVERY_MS
+            or self._world.spec.base_latency_s > _SHORT_WAY_S
+            or not all_serve(cluster, ApiKey.PRODUCE, _FIRST_WITH_HINTS)
+        ):
+            return
+        name, topic = min(cluster.topics.items())
+        if len(topic.partitions[0].replicas) < _TWO_REPLICAS:
+            return
+        await self._outcome_of(await self._sent(name, None, 0))
+        faults = FaultScript(cluster.faults)
+        is_late = faults.every("metadata").is_answered_late(_LATE_MS)
+        leader = cluster.move_leader(name, 0)
+        began = self._world.now()
+        entry = await self._sent(name, None, 0)
+        await self._outcome_of(entry)
+        took = self._world.now() - began
+        faults.remove(is_late)
+        # A broker answers in order: the record may wait there for the late metadata.
+        is_behind = self._producer.engine.metadata_task._asked_node == leader
+        if entry.error is None and took >= _LATE_MS / 1000 and not is_behind:
+            self._ledger.late_ends.append(f"{entry.label} took {took:.3f} s with a leader hint")

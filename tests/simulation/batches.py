@@ -15,8 +15,10 @@ from typing import TYPE_CHECKING
 
 from aioproducer.core.batching.batch import NO_PARTITION
 from aioproducer.core.batching.buffer_pool import NO_CEILING
+from aioproducer.core.batching.partitioners import partition_load
+from aioproducer.core.sending.produce_rules import ProduceAction, action_for
 from aioproducer.core.sending.reasons import Obstacle
-from aioproducer.errors import AuthorizationError
+from aioproducer.errors import AuthorizationError, BrokerError
 from aioproducer.testing.broker.producers import sequence_after
 from aioproducer.types import Persistence
 from aioproducer.wire.messages.init_producer_id import InitProducerIdRequest
@@ -406,6 +408,25 @@ def _latencies_differ(engine: ProducerEngine, now: float) -> Iterator[str]:
                     yield f"node {link.node.id} took data at {sent_at:.3f}, which does not count"
 
 
+def _counts_other_partitions(engine: ProducerEngine, now: float) -> Iterator[str]:
+    """Records without a key leave out partitions of slow nodes that have data, no others."""
+    sender, accumulator = engine.driver.sender, engine.accumulator
+    waits, longest_s = sender._latencies._waits, sender._latencies._timeout
+    slow = {node for node, (drained_at, at) in waits.items() if at - drained_at > longest_s}
+    for name in engine.appender.batch_appender._sticky_partitioners._partitioners:
+        topic, sizes = engine.metadata.topic(name), accumulator.queue_sizes(name)
+        load = None if topic is None else partition_load(sizes, topic, sender._latencies)
+        if topic is None or load is None:
+            if topic is not None and len(sizes) >= len(topic.available):
+                yield f"the queue lengths {sizes} of {name} do not count"
+            continue
+        leaders = {each: topic.partitions[each].leader for each in topic.available}
+        expected = {each for each in leaders if leaders[each] not in slow or not sizes.get(each)}
+        counted = load.partition_ids[: load.length]
+        if expected != {*counted}:
+            yield f"partitions {counted} of {name} may be chosen, not {expected}"
+
+
 def _waits_for_another_thing(engine: ProducerEngine, now: float) -> Iterator[str]:
     """`Sender.wait_of` returns what is so; the errors of expired batches have it."""
     accumulator, sender = engine.accumulator, engine.driver.sender
@@ -439,7 +460,18 @@ def _ends_linger_early(engine: ProducerEngine, now: float) -> Iterator[str]:
         yield "a linger may end early, and not all records are awaited"
 
 
+def _sent_again_in_parts(engine: ProducerEngine, now: float) -> Iterator[str]:
+    """Batches are split only after an error of their size or of some of their records."""
+    for batch in engine.accumulator.incomplete():
+        cause = getattr(batch.last_error, "__cause__", None)
+        if not isinstance(cause, BrokerError) or "without naming" not in str(batch.last_error):
+            continue
+        if action_for(cause.code, idempotent=True) is not ProduceAction.SPLIT:
+            yield f"a batch of {batch.topic_partition} was split after {cause}"
+
+
 _RULES = (
+    _sent_again_in_parts,
     _ends_linger_early,
     _queues_differ,
     _readiness_differs,
@@ -449,5 +481,6 @@ _RULES = (
     _sequences_differ,
     _identity_differs,
     _latencies_differ,
+    _counts_other_partitions,
     _waits_for_another_thing,
 )

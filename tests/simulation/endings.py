@@ -11,6 +11,7 @@ from aioproducer.errors import ClusterAuthorizationFailedError
 from aioproducer.testing.faults import FaultScript
 from simulation.appearances import Appearances
 from simulation.ledger import CallState
+from simulation.wrong_arguments import accepted_after_end
 
 _TURNS_S = 0.001
 
@@ -23,6 +24,14 @@ class Endings(Appearances):
         await super().after_probes()
         if self._producer.engine.failure is None and self._world.cluster.topics:
             await self._check_final_refusal()
+
+    async def close(self) -> None:
+        """Close, twice; no call goes on then."""
+        await super().close()
+        if not self.drops:
+            await self._producer.close()
+            topic = min(self._world.cluster.topics, default="t1")
+            self._ledger.false_reports += await accepted_after_end(self._producer, topic)
 
     async def _check_final_refusal(self) -> None:
         """A producer that may not write any more ends at once, not with its next record."""
@@ -37,7 +46,11 @@ class Endings(Appearances):
         await self._outcome_of(entry)
         faults.remove(fault)
         await asyncio.sleep(_TURNS_S)
-        is_final = isinstance(entry.error, ClusterAuthorizationFailedError)
-        if is_final and engine.failure is None:
-            self._ledger.late_ends.append(f"the producer goes on after {entry.error}")
+        error = entry.error
+        if isinstance(error, ClusterAuthorizationFailedError):
+            if engine.failure is None:
+                self._ledger.late_ends.append(f"the producer goes on after {error}")
+            else:
+                found = await accepted_after_end(self._producer, entry.topic, type(error))
+                self._ledger.false_reports += found
         entry.state, entry.error, entry.delivery = CallState.UNKNOWN, None, None

@@ -21,6 +21,7 @@ from simulation.aftermath import Aftermath
 from simulation.blocked import check_blocked_loop
 from simulation.ledger import CallState, Entry
 from simulation.workload import Workload, as_tuples
+from simulation.wrong_arguments import wrongly_accepted
 
 _ODD_HEADERS = (("h", b"1"), ("h", b"2"), ("", b""), ("none", None))
 _RECORDS = 4
@@ -53,6 +54,7 @@ class ResultChecks(Aftermath):
             await self._check_refused_rows()
             await self._check_broken_sources()
             await self._check_odd_headers()
+            await self._check_wrong_arguments()
             await self._check_warm_up()
             if self._config.acks_value:
                 await check_blocked_loop(
@@ -187,6 +189,12 @@ class ResultChecks(Aftermath):
         with suppress(SerializationError):
             delivery = await self._producer.send(name, b"refused", headers=headers)
             self._ledger.false_reports.append(f"an object is accepted as headers: {delivery}")
+
+    async def _check_wrong_arguments(self) -> None:
+        """Wrong arguments raise the documented errors."""
+        if self._config.value_serializer is None:
+            wrong = await wrongly_accepted(self._producer, min(self._world.cluster.topics))
+            self._ledger.false_reports += wrong
 
     async def _check_warm_up(self) -> None:
         """After `warm_up`, no record of the topics has to wait, unless for a serializer."""

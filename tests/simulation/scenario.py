@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
+from aioproducer.interceptors import ClusterInfo
 from aioproducer.records import murmur2_partition
 from aioproducer.testing.broker import ClusterSettings, TopicSpec
 from aioproducer.testing.security import ListenerSecurity
@@ -67,10 +68,11 @@ _SHARE_OF_PARTITIONERS = 0.12
 _SHARE_WITHOUT_RESPONSES, _SHARE_OF_SMALL_REQUESTS = 0.06, 0.2
 _SHARE_OF_MORE_CALLS = 0.3
 _SHARE_OF_HAND_OVERS = 0.08
-SHARE_OF_SESSIONS = 0.07
+SHARE_OF_SESSIONS, _SHARE_OF_EARLY_SESSIONS = 0.07, 0.4
 _SHARE_OF_RACKS = 0.06
 _SHARE_WITHOUT_PRODUCER_IDS = 0.2
 _SHARE_OF_LARGE_BATCHES, _LARGE_BATCH_BYTES = 0.1, 300_000
+_SHARE_OF_FEW_PLACES, _LINGER_MS = 0.6, 50
 _LARGEST_WINDOW = 256 * 1024
 _RACKS = ("rack-0", "rack-1")
 _SESSIONS_MS = (1500, 5000)
@@ -300,7 +302,9 @@ def with_hand_over(scenario: Scenario, rng: random.Random) -> Scenario:
 
 def with_sessions(scenario: Scenario, rng: random.Random) -> Scenario:
     """The scenario, in a share of the runs with sessions that have to be renewed (KIP-368)."""
-    if scenario.session_ms or rng.random() >= SHARE_OF_SESSIONS:
+    is_early = scenario.starts_early and not scenario.pauses  # a day has many sessions
+    share = _SHARE_OF_EARLY_SESSIONS if is_early else SHARE_OF_SESSIONS
+    if scenario.session_ms or rng.random() >= share:
         return scenario
     options = {**scenario.options, **LOGIN}
     return replace(scenario, options=options, session_ms=rng.choice(_SESSIONS_MS))
@@ -320,6 +324,10 @@ def with_large_batches(scenario: Scenario, rng: random.Random) -> Scenario:
         return scenario
     memory = _LARGE_BATCH_BYTES * rng.choice((2, 3))
     room = {"batch_size": _LARGE_BATCH_BYTES, "buffer_memory": memory}
+    if rng.random() < _SHARE_OF_FEW_PLACES:
+        timeout = scenario.options["delivery_timeout_ms"] + _LINGER_MS
+        room |= {"linger_ms": _LINGER_MS, "delivery_timeout_ms": timeout}
+        room["buffer_max_records"] = max(_FEW_RECORDS)
     # A small window could not carry such a batch within `request_timeout_ms`.
     return replace(scenario, window=_LARGEST_WINDOW, options={**scenario.options, **room})
 
@@ -393,12 +401,18 @@ class Observer:
         shown: How many records it has seen before they were sent.
         unnamed: How many of these had no topic.
         reported: The outcome of each record: its metadata and error.
+        clusters: The ids of the clusters that were reported.
     """
 
     def __init__(self) -> None:
         self.shown: int = 0
         self.unnamed: int = 0
         self.reported: list[tuple[RecordMetadata, BaseException | None]] = []
+        self.clusters: list[str | None] = []
+
+    def on_cluster(self, cluster: ClusterInfo) -> None:
+        """Note a cluster."""
+        self.clusters.append(cluster.cluster_id)
 
     def on_send(self, record: Record) -> Record:
         """Count a record."""

@@ -15,11 +15,12 @@ from __future__ import annotations
 import asyncio
 import gc
 import logging
+import sys
 import traceback
 import warnings
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager, suppress
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, TypeVar
@@ -59,6 +60,7 @@ from simulation.faults import (
     draw_schedule,
 )
 from simulation.faults.answers import DuplicateAnswer
+from simulation.faults.brokers import RefusedLogins
 from simulation.hand_over import HandingProducer, HandingWorkload
 from simulation.ledger import EARLY, Alarm, CallState, Entry, Ledger
 from simulation.liveness import LivenessWatch, is_step_of_brokers, recovery_bound
@@ -106,6 +108,7 @@ _SHARE_DROPPED = 0.2
 _FORBIDDEN_TOPIC, _LATER_TOPIC, _LATER_TIMES = "zz-early", "zz-later", 3
 _MOST_LOST, _LOST_FOR_S = 8, 2.0
 """Requests for metadata that are lost while a producer starts, and records are sent already."""
+_SHARE_OF_REFUSED_STARTS, _REFUSED_FOR_S = 0.6, (0.2, 2.0)
 T = TypeVar("T")
 
 
@@ -174,7 +177,8 @@ def run_seed(seed: int, setup: Setup | None = None) -> Result:
     gc.freeze()  # collections are for what the run makes: the rest would cost half its time
     asyncio.set_event_loop(loop)
     try:
-        return Simulation(seed, chance, loop, setup).run(watch)
+        with _unraised_errors_noted(watch.reports):
+            return Simulation(seed, chance, loop, setup).run(watch)
     finally:
         _end(loop)
         asyncio.set_event_loop(None)
@@ -184,6 +188,19 @@ def run_seed(seed: int, setup: Setup | None = None) -> Result:
         gc.unfreeze()
         if gc_was_on:
             gc.enable()
+
+
+@contextmanager
+def _unraised_errors_noted(reports: list[str]) -> Iterator[None]:
+    """Note exceptions in `__del__`, and coroutines that were never awaited."""
+    before = sys.unraisablehook
+    sys.unraisablehook = lambda each: reports.append(f"{each.err_msg}: {each.exc_value!r}")
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("error", RuntimeWarning)
+            yield
+    finally:
+        sys.unraisablehook = before
 
 
 def _end(loop: VirtualLoop) -> None:
@@ -398,6 +415,8 @@ class Simulation:
                 self.world.disturb(_LOST_FOR_S)
                 faults = FaultScript(self.world.cluster.faults)
                 faults.next("metadata", times=lost).drops_the_connection()
+                if self.scenario.session_ms:
+                    self._refuse_first_logins()
                 await producer.start(wait=False)
                 await self._send_what_waits_longer(producer)
                 return producer
@@ -414,6 +433,14 @@ class Simulation:
     @property
     def _logins_were_refused(self) -> bool:
         return any(broker.security.refusals for broker in self.world.brokers.values())
+
+    def _refuse_first_logins(self) -> None:
+        """In half of the runs every broker refuses logins at first: early records fail by it."""
+        chance = self.chance.of("first logins")
+        if chance.random() < _SHARE_OF_REFUSED_STARTS:
+            seconds = chance.uniform(*_REFUSED_FOR_S)
+            for node_id in self.world.brokers:
+                RefusedLogins(0.0, node_id, seconds).strike(self.world)
 
     async def _send_what_waits_longer(self, producer: SimProducer) -> None:
         """Records without metadata yet, of a partition that is absent and a forbidden topic.

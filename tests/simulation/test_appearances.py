@@ -6,6 +6,7 @@ import pytest
 
 from aioproducer.core.batching.partitioners import RackPreference
 from aioproducer.core.metadata import live_topic
+from aioproducer.core.metadata.metadata import Metadata
 from aioproducer.errors import UnknownTopicOrPartitionError
 from aioproducer.net.link import BrokerLink
 from aioproducer.types import TopicMetadata
@@ -41,3 +42,8 @@ def test_a_rack_that_is_not_looked_up_again_is_found_out(monkeypatch: pytest.Mon
 
     monkeypatch.setattr(RackPreference, "partitions_of", partitions_of_same)
     assert "are in the client's rack" in _found_by(37)
+
+
+def test_a_leader_hint_that_is_not_used_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Metadata, "on_leader_hints", lambda *_, **__: False)
+    assert "with a leader hint" in _found_by(3)

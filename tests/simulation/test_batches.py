@@ -14,13 +14,20 @@ import pytest
 from unit.core.support import Core
 
 from aioproducer.core.batching.batch import BatchOutcome
-from aioproducer.core.batching.partitioners import NodeLatencies
+from aioproducer.core.batching.partitioners import NodeLatencies, PartitionLoad
+from aioproducer.core.sending.failures import refused_because_of_others
 from aioproducer.core.sending.idempotence import ProducerIdentity, Sequencer
 from aioproducer.core.sending.reasons import Obstacle, Wait
-from aioproducer.errors import ProtocolError
+from aioproducer.errors import (
+    KafkaError,
+    ProtocolError,
+    RecordTooLargeError,
+    TopicAuthorizationFailedError,
+)
 from aioproducer.metrics.totals import FailedBatch
 from aioproducer.types import TopicPartition
 from aioproducer.wire.messages.produce import ProduceRequest
+from simulation import batches
 from simulation.batches import (
     Acknowledgements,
     Choices,
@@ -32,6 +39,7 @@ from simulation.batches import (
 )
 
 _WHERE = TopicPartition("t", 0)
+_STICKY = SimpleNamespace(_partitioners={"t": None, "gone": None})
 
 
 def _engine(latencies: NodeLatencies | None = None) -> Any:
@@ -67,6 +75,7 @@ def _engine(latencies: NodeLatencies | None = None) -> Any:
         driver=SimpleNamespace(sender=core.sender),
         sender_task=SimpleNamespace(_preparing={}),
         client=SimpleNamespace(_links=lambda: [link], _retired={}),
+        appender=SimpleNamespace(batch_appender=SimpleNamespace(_sticky_partitioners=_STICKY)),
     )
 
 
@@ -116,6 +125,36 @@ def test_state_that_differs_is_found_out(owner: str, name: str, value: object, t
     engine = _engine()
     setattr(attrgetter(owner)(engine), name, value)
     assert any(text in each for each in derived_state_differs(engine, engine.core.now))
+
+
+@pytest.mark.parametrize(
+    ("load", "text"),
+    [
+        (PartitionLoad([0, 1, 1], [0, 1, 2], 3), ""),
+        (PartitionLoad([0, 1, 1], [0, 1, 2], 1), "partitions [0] of t may be chosen"),
+        (None, "of t do not count"),
+    ],
+)
+def test_partitions_that_are_left_out_are_found_out(
+    monkeypatch: pytest.MonkeyPatch, load: PartitionLoad | None, text: str
+) -> None:
+    engine = _engine()
+    engine.core.append(2)
+    monkeypatch.setattr(batches, "partition_load", lambda *_: load)
+    texts = list(derived_state_differs(engine, engine.core.now))
+    assert [text in each for each in texts] == [True] * bool(text)
+
+
+@pytest.mark.parametrize(
+    ("cause", "found"), [(TopicAuthorizationFailedError(), 1), (RecordTooLargeError(), 0)]
+)
+def test_a_batch_that_is_split_after_a_final_refusal_is_found_out(
+    cause: KafkaError, found: int
+) -> None:
+    engine = _engine()
+    engine.queued.last_error = refused_because_of_others(cause, are_named=False)
+    texts = derived_state_differs(engine, engine.core.now)
+    assert sum("was split after" in text for text in texts) == found
 
 
 def test_places_of_records_that_no_batch_has_are_found_out() -> None:

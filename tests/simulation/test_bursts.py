@@ -10,10 +10,14 @@ from unittest.mock import AsyncMock, Mock
 
 import pytest
 
+from aioproducer.core.batching.partitioners import BuiltInPartitioner
 from aioproducer.errors import KafkaError, KafkaTimeoutError, ProducerClosedError
+from aioproducer.runtime.send.appender import RecordAppender
+from aioproducer.runtime.send.serialization_queue import SerializationQueue
 from aioproducer.testing.world.loop import VirtualLoop
 from simulation.bursts import Bursts
 from simulation.ledger import Entry, Ledger
+from simulation.simulation import run_seed
 
 
 def _bursts(ledger: Ledger, **producer: Any) -> Any:
@@ -86,3 +90,28 @@ async def test_a_slow_bulk_call_that_counts_wrong_is_found_out(count: int, found
     bursts = _bursts(ledger, send_many=AsyncMock(return_value=SimpleNamespace(count=count)))
     await bursts._check_pace()
     assert len(ledger.false_reports) == found
+
+
+def _found_by(seed: int) -> str:
+    return " ".join(violation.text for violation in run_seed(seed).violations)
+
+
+def test_a_call_that_takes_no_place_after_others_ran_is_found_out(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(RecordAppender, "_may_append", True)
+    assert "records more than allowed" in _found_by(199)
+
+
+def test_a_partition_that_is_kept_for_too_many_records_is_found_out(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(BuiltInPartitioner, "_next_partition", lambda *_: 0)
+    assert "changed their partition 0 times" in _found_by(13)
+
+
+def test_a_row_that_overtakes_a_record_that_is_serialized_is_found_out(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(SerializationQueue, "is_queued", lambda *_: False)
+    assert "a row of send_arrow is at" in _found_by(32)

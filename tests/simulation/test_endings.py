@@ -8,7 +8,12 @@ from unittest.mock import AsyncMock, Mock
 
 import pytest
 
-from aioproducer.errors import ClusterAuthorizationFailedError, KafkaError, KafkaTimeoutError
+from aioproducer.errors import (
+    ClusterAuthorizationFailedError,
+    IllegalStateError,
+    KafkaError,
+    KafkaTimeoutError,
+)
 from simulation.endings import Endings
 from simulation.ledger import Entry, Ledger
 
@@ -31,7 +36,13 @@ async def test_a_producer_that_goes_on_after_a_final_refusal_is_found_out(
         failure=failure, transactions=None, accumulator=SimpleNamespace(sequencer=sequencer)
     )
     config = SimpleNamespace(linger_ms=linger_ms)
-    producer: Any = SimpleNamespace(config=config, engine=engine, flush=AsyncMock())
+    producer = Mock(config=config, engine=engine, flush=AsyncMock())
+    if failure is not None:
+        producer.flush.side_effect = [None, ClusterAuthorizationFailedError()]
+        for name in ("send", "send_nowait", "send_and_wait", "send_many", "purge"):
+            getattr(producer, name).side_effect = ClusterAuthorizationFailedError()
+        producer.partitions_for.side_effect = ClusterAuthorizationFailedError()
+        producer.start.side_effect = IllegalStateError("started before")
     world: Any = SimpleNamespace(cluster=SimpleNamespace(topics={"t": None}, faults=Mock()))
     endings: Any = Endings(producer, world, ledger)
     entry = Entry(b"<1>", -2, "t", None, None, b"<1>", (), None, 0.0)
@@ -40,3 +51,5 @@ async def test_a_producer_that_goes_on_after_a_final_refusal_is_found_out(
     endings._outcome_of = AsyncMock()
     await endings._check_final_refusal()
     assert len(ledger.late_ends) == found
+    # Only `warm_up` goes on.
+    assert [text[:8] for text in ledger.false_reports] == ["warm_up "] * (failure is not None)

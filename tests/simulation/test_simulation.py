@@ -13,7 +13,10 @@ from pathlib import Path
 import pytest
 
 from aioproducer.errors import SaslAuthenticationFailedError
+from aioproducer.runtime.observability.interceptors import InterceptorChain
+from aioproducer.runtime.send.early import EarlyRecords
 from aioproducer.runtime.tasks.sender import _COPIED_BYTES
+from aioproducer.serializers.calling import PendingRecord
 from aioproducer.testing.world.faults import Shape
 from aioproducer.testing.world.loop import VirtualLoop
 from aioproducer.testing.world.producer import SimProducer
@@ -219,6 +222,28 @@ def test_early_records_of_a_refused_login_fail() -> None:
     seed = _seed_with_sessions(starts_early=True)
     result = run_seed(seed, Setup(theme=SESSIONS, sabotage=_refuse_first_logins))
     assert result.violations == []
+
+
+def test_early_records_that_wait_on_after_a_refused_login_are_found_out(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(EarlyRecords, "fail", lambda *_: None)
+    texts = [violation.text for violation in run_seed(6).violations]
+    assert any("records wait for metadata of t1, and SASL_" in text for text in texts)
+
+
+def test_clusters_that_interceptors_do_not_get_are_found_out(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(InterceptorChain, "on_cluster", lambda *_: None)
+    texts = [violation.text for violation in run_seed(26).violations]
+    assert any(text.startswith("on_cluster was called for []") for text in texts)
+
+
+def test_a_coroutine_that_is_never_awaited_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(PendingRecord, "close", lambda _: None)
+    texts = [violation.text for violation in run_seed(32).violations]
+    assert any("was never awaited" in text for text in texts)
 
 
 def test_without_faults_everything_in_time_is_delivered() -> None:
