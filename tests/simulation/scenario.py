@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Awaitable, Mapping, Sequence
+from collections.abc import Awaitable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
@@ -66,7 +66,7 @@ _SHARE_OF_EARLY_STARTS = 0.12
 _SHARE_OF_REBOOTSTRAPS = 0.12
 _SHARE_OF_PARTITIONERS = 0.12
 _SHARE_WITHOUT_RESPONSES, _SHARE_OF_SMALL_REQUESTS = 0.06, 0.2
-_SHARE_OF_MORE_CALLS = 0.3
+_SHARE_OF_NODE_0, _SHARE_OF_MORE_CALLS = 0.25, 0.3
 _SHARE_OF_HAND_OVERS = 0.08
 SHARE_OF_SESSIONS, _SHARE_OF_EARLY_SESSIONS = 0.07, 0.4
 _SHARE_OF_RACKS = 0.06
@@ -278,6 +278,15 @@ def with_more_options(scenario: Scenario, rng: random.Random) -> Scenario:
     return scenario
 
 
+def with_node_0(scenario: Scenario, rng: random.Random) -> Scenario:
+    """The scenario, in a share of the runs with brokers that count from 0."""
+    if rng.random() >= _SHARE_OF_NODE_0:
+        return scenario
+    nodes = tuple(node - 1 for node in scenario.nodes)
+    options = {**scenario.options, "bootstrap_servers": _addresses(nodes)}
+    return replace(scenario, nodes=nodes, options=options)
+
+
 def with_more_calls(scenario: Scenario, rng: random.Random) -> Scenario:
     """The scenario, in a share of the runs with tasks that make more calls."""
     if rng.random() >= _SHARE_OF_MORE_CALLS:
@@ -465,12 +474,16 @@ def _user_objects(rng: random.Random) -> dict[str, Any]:
     return objects
 
 
+def _addresses(nodes: Iterable[int]) -> list[str]:
+    return [f"broker-{node}.sim:9092" for node in nodes]
+
+
 def _options(rng: random.Random, brokers: int, base_latency: float) -> dict[str, Any]:
     linger = rng.choice((0, 0, 5, 50, 500))
     request_timeout = rng.choice((400, 1000, 3000) if base_latency < 0.05 else (1500, 3000))
     batch_size = rng.choice((200, 600, 2000, 16384))
     options: dict[str, Any] = {
-        "bootstrap_servers": [f"broker-{node}.sim:9092" for node in range(1, brokers + 1)],
+        "bootstrap_servers": _addresses(range(1, brokers + 1)),
         "client_id": "sim",
         "acks": rng.choice(("all",) * 8 + (1, 0)),
         "linger_ms": linger,

@@ -74,6 +74,7 @@ from simulation.scenario import (
     with_large_batches,
     with_more_calls,
     with_more_options,
+    with_node_0,
     with_plan,
     with_racks,
     with_sessions,
@@ -230,6 +231,7 @@ class Simulation:
         self.chance: Chance = chance
         self.loop: VirtualLoop = loop
         drawn = draw_scenario(chance.of("scenario"), unclean_elections=setup.unclean_elections)
+        drawn = with_node_0(drawn, chance.of("node 0"))
         plan = None if setup.unclean_elections else draw_plan(chance.of("transactions"))
         themes = chance.of("theme" if plan is None else "transactional theme")
         if plan is not None:

@@ -187,7 +187,13 @@ class TransactionalPlay:
                 self._ledger.false_reports.append(text)
 
     def _check_end(self, seat: Seat) -> None:
-        """The coordinator has ended what the closed producer had begun, or is about to."""
+        """The coordinator has ended what the closed producer had begun, or is about to.
+
+        A V2 transaction cannot be ended by a broker with lowered versions. One has begun if that
+        was the only broker without a connection then.
+        """
+        if "api_versions_by_broker" in self._run.scenario.brokers:
+            return
         actor = self._cast.present(seat)
         name = "" if actor is None else actor.entry.transactional_id
         transaction = self._cast.cluster.transactions.transactions.get(name)

@@ -307,7 +307,10 @@ class ConnectionWatch:
         """Handle bytes that the process has received."""
         self._received += data
         while (frame := _take_frame(self._received)) is not None:
-            asked = self._asked.pop(peek_correlation_id(frame), None)
+            number = peek_correlation_id(frame)
+            if number != next(iter(self._asked), number):
+                continue  # another API, or out of order: the process closes the connection then
+            asked = self._asked.pop(number, None)
             if asked is None:
                 continue
             if asked.api is ApiKey.PRODUCE:
