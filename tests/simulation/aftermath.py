@@ -172,6 +172,15 @@ class Aftermath:
             if found != there:
                 text = f"{name} has leaders, epochs and replicas {there}, metadata say {found}"
                 self._ledger.unrecovered.append(text)
+            infos = [] if topic is None else await self._producer.partitions_for(name)
+            shown = [(p.leader, p.leader_epoch, p.in_sync_replicas) for p in infos]
+            public = [
+                (None if at == NO_LEADER else at, None if epoch == NO_EPOCH else epoch, isr)
+                for at, epoch, isr in found
+            ]
+            if shown != public:
+                text = f"partitions_for({name}) returns {shown}, metadata say {public}"
+                self._ledger.false_reports.append(text)
 
     async def _check_partition(self) -> None:
         """A record without a key goes to a partition that there is."""

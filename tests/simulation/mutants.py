@@ -2818,3 +2818,82 @@ def main() -> int:
 
 if __name__ == "__main__":
     sys.exit(main())
+
+
+# Kinds that more mechanical changes, and the list of what was not found, have shown to be missed.
+MUTANTS += (
+    Mutant(
+        "take no place after others have run",
+        "runtime/send/appender.py",
+        "                if not self._may_append:\n                    return await",
+        "                if not self.fast_path.open:\n                    return await",
+    ),
+    Mutant(
+        "write a row of a bulk call without a place",
+        "runtime/bulk/run.py",
+        "        if fast_path.waiting or fast_path.appended >= fast_path.ceiling:\n"
+        "            return False\n",
+        "",
+    ),
+    Mutant(
+        "let early records wait on after refused credentials",
+        "runtime/engine.py",
+        "        self.metadata_task.on_fatal_error = early.fail\n",
+        "",
+    ),
+    Mutant(
+        "report only the first cluster to interceptors",
+        "runtime/observability/interceptors.py",
+        "        if self._reported_cluster and cluster.cluster_id == self._cluster_id:\n",
+        "        if self._reported_cluster:\n",
+    ),
+    Mutant(
+        "leave out partitions without data whose node was slow",
+        "core/batching/partitioners.py",
+        "        slow = size > 0 and not latencies.is_available(leader)\n",
+        "        slow = not latencies.is_available(leader)\n",
+    ),
+    Mutant(
+        "note a leader hint and do not use it",
+        "core/metadata/metadata.py",
+        "        self._update(topics, all_nodes, self.cluster.cluster_id, self.cluster.controller",
+        "        (topics, all_nodes, self.cluster.cluster_id, self.cluster.controller",
+    ),
+    Mutant(
+        "send a batch again in parts after a final refusal",
+        "core/sending/produce_answers.py",
+        "    is_about_all = action is ProduceAction.FAIL or count == 1\n",
+        "    is_about_all = count == 1\n",
+    ),
+    Mutant(
+        "take any items for rows",
+        "runtime/bulk/send_many.py",
+        "    check_items(items)\n    run",
+        "    run",
+    ),
+    Mutant(
+        "have no broker 0",
+        "core/metadata/cluster.py",
+        "        if b.node_id >= 0 and is_usable(b.host, b.port)\n",
+        "        if b.node_id > 0 and is_usable(b.host, b.port)\n",
+    ),
+    Mutant(
+        "show no leader epochs",
+        "core/metadata/cluster.py",
+        "                leader_epoch=p.leader_epoch if p.leader_epoch >= 0 else None,\n",
+        "                leader_epoch=None,\n",
+    ),
+    Mutant(
+        "count only the first record of a batch for its partition",
+        "runtime/send/_fast_path_py.py",
+        "        if is_sticky:\n            state.used += size\n",
+        "",
+        pure=True,
+    ),
+    Mutant(
+        "append rows before a record that is serialized",
+        "runtime/bulk/run.py",
+        "            if parts is not made or self._appender.serializing.is_queued(name):\n",
+        "            if parts is not made:\n",
+    ),
+)
