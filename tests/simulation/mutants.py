@@ -2897,3 +2897,12 @@ MUTANTS += (
         "            if parts is not made:\n",
     ),
 )
+TRANSACTIONAL_MUTANTS += (
+    Mutant(
+        "end a producer whose id a coordinator does not know",
+        "core/transactions/rules.py",
+        "    if may_be_committed and reaction is Reaction.BUMP:\n",
+        "    if reaction is Reaction.BUMP:\n",
+        transactional=True,
+    ),
+)

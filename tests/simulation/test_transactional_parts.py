@@ -48,7 +48,10 @@ from aioproducer.testing.world.network import SimConnection, SimNetwork
 from aioproducer.testing.world.trace import Trace
 from aioproducer.types import ConsumerGroupMetadata, Persistence, TopicPartition
 from aioproducer.wire.framing import encode_request
-from aioproducer.wire.messages.find_coordinator import FindCoordinatorRequest
+from aioproducer.wire.messages.find_coordinator import (
+    FindCoordinatorRequest,
+    FindCoordinatorResponse,
+)
 from aioproducer.wire.messages.init_producer_id import (
     InitProducerIdRequest,
     InitProducerIdResponse,
@@ -342,11 +345,26 @@ def test_what_does_not_belong_is_complained_of(misbehave: object, complaint: str
 def test_a_coordinator_that_has_moved_is_looked_up_again() -> None:
     process = _Process(backoff_s=0.0)
     process.adds(NotCoordinatorError.code)
-    process.asks(FindCoordinatorRequest(key_type=1, coordinator_keys=["x"]), 4)
+    lookup = FindCoordinatorRequest(key_type=1, coordinator_keys=["x"])
+    process.asks(lookup, 4, FindCoordinatorResponse())
     process.adds(NotCoordinatorError.code)
     assert process.complaints == []
     process.adds()
     assert process.complaints == ["p sends ADD_PARTITIONS_TO_TXN to a coordinator that has moved"]
+
+
+@pytest.mark.parametrize("is_answered", [True, False])
+def test_a_response_before_an_earlier_one_is_not_received(is_answered: bool) -> None:
+    process = _Process()
+    process.is_given(1, 0)
+    process.asks(
+        FindCoordinatorRequest(key_type=1, coordinator_keys=["x"]),
+        4,
+        FindCoordinatorResponse() if is_answered else None,
+    )
+    process.adds(TopicAuthorizationFailedError.code)
+    process.ends(0, None)
+    assert len(process.complaints) == is_answered
 
 
 def test_the_coordinator_of_another_group_than_the_one_that_has_moved_needs_no_lookup() -> None:

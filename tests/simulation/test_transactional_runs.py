@@ -8,6 +8,9 @@ from dataclasses import replace
 
 import pytest
 
+from aioproducer.core.transactions import coordinators
+from aioproducer.core.transactions.requests import Rpc
+from aioproducer.core.transactions.rules import Reaction, reaction_to
 from aioproducer.errors import ProducerFencedError
 from aioproducer.runtime.send.appender import RecordAppender
 from aioproducer.testing.broker.markers import Marker
@@ -267,3 +270,15 @@ def test_open_transactions_that_another_process_does_not_find_are_found_out(
     monkeypatch.setattr(TransactionAdmin, "open_transactions", none)
     reports = [each.text for each in run_seed(_SEED_WITH_OPEN_TRANSACTIONS).violations]
     assert any("open_transactions() returns []" in text for text in reports)
+
+
+def test_a_producer_that_ends_as_a_coordinator_does_not_know_its_id_is_found_out(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def without_new_epochs(rpc: Rpc, code: int, **details: bool) -> Reaction:
+        found = reaction_to(rpc, code, **details)
+        return Reaction.FATAL if found is Reaction.BUMP else found
+
+    monkeypatch.setattr(coordinators, "reaction_to", without_new_epochs)
+    texts = [violation.text for violation in run_seed(7).violations]
+    assert any("no recovery of a: FatalTransactionError" in text for text in texts)

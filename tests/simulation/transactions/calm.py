@@ -5,6 +5,7 @@ Owns: what the busy part of a run makes too rarely. Not here: when a run makes t
     positions alone     no record begins the transaction; all that belongs to a position is kept
     a reader outside    another process asks for a position that the open transaction may change
     a refused renewal   the epoch after a prepared V1 transaction, for which the next begin waits
+    a forgotten id      a V1 coordinator does not know the producer id: the next epoch is used
     an end elsewhere    another process ends what is prepared: refused, done, repeated, opposed
     a late abort        another process aborts what was committed after it had found it open (V2)
     a refused row       a bulk call returns it as failed, so that only the commit can raise
@@ -48,7 +49,7 @@ if TYPE_CHECKING:
 
 _MARKED_S = 1.0
 """Markers are written by then."""
-_NOT_AUTHORIZED = 53
+_NOT_AUTHORIZED, _UNKNOWN_PRODUCER = 53, 59
 _HASTE_S = 0.0001
 """No answer comes that soon."""
 _HEARD_OF_A_COMMIT = [
@@ -134,6 +135,28 @@ async def begin_while_refused(actor: Actor, world: World, ledger: Ledger) -> Non
         raise
     else:
         await actor.producer.abort_transaction()
+
+
+async def go_on_after_an_unknown_producer(actor: Actor, entry: Entry, world: World) -> None:
+    """Commit after a V1 coordinator has not known the producer id (KIP-360).
+
+    A producer that ends by that has no transaction any more: the last call raises then.
+    """
+    transactions = actor.producer.engine.transactions
+    if transactions is None or transactions.manager.uses_v2:
+        return
+    if not all_serve(world.cluster, ApiKey.INIT_PRODUCER_ID, FIRST_INIT_WITH_IDENTITY):
+        return  # brokers before 2.5
+
+    async def fill(tx: TransactionEntry) -> None:
+        FinalCoordinatorError(0.0, ApiKey.ADD_PARTITIONS_TO_TXN, 1, _UNKNOWN_PRODUCER).strike(world)
+        await actor.contents.send(entry)
+
+    async def leave_empty(tx: TransactionEntry) -> None:
+        """Commit nothing."""
+
+    await actor.calm_transaction(fill)
+    await actor.calm_transaction(leave_empty)
 
 
 async def commit_from_outside(

@@ -37,6 +37,7 @@ from simulation.transactions.calm import (
     commit_from_outside,
     commit_positions_alone,
     commit_with_a_refused_row,
+    go_on_after_an_unknown_producer,
     read_a_position_amid_a_commit,
 )
 from simulation.transactions.ended_tasks import (
@@ -333,6 +334,9 @@ class TransactionalPlay:
         topic, cluster = min(self._cast.input_shape.topics), self._cast.cluster
         await commit_positions_alone(actor, topic, cluster, self._ledger)
         await begin_while_refused(actor, self._run.world, self._ledger)
+        name = b"<forgotten/%s>" % actor.entry.name.encode()
+        entry = Entry(name, -2, topic, 0, None, name, (), None, self._loop.time())
+        await go_on_after_an_unknown_producer(actor, entry, self._run.world)
         name = b"<late abort/%s>" % actor.entry.name.encode()
         entry = Entry(name, -2, topic, 0, None, name, (), None, self._loop.time())
         config, rng = self._cast.config_without_id(), self._run.chance.of("late admin")
