@@ -2905,4 +2905,11 @@ TRANSACTIONAL_MUTANTS += (
         "    if reaction is Reaction.BUMP:\n",
         transactional=True,
     ),
+    Mutant(
+        "take any call after one that was cut off",
+        "core/transactions/operations.py",
+        "        if self.unreceived is not None and self.unreceived.kind is not kind:\n",
+        "        if kind is None:\n",
+        transactional=True,
+    ),
 )

@@ -9,6 +9,7 @@ from dataclasses import replace
 import pytest
 
 from aioproducer.core.transactions import coordinators
+from aioproducer.core.transactions.operations import Operations
 from aioproducer.core.transactions.requests import Rpc
 from aioproducer.core.transactions.rules import Reaction, reaction_to
 from aioproducer.errors import ProducerFencedError
@@ -282,3 +283,11 @@ def test_a_producer_that_ends_as_a_coordinator_does_not_know_its_id_is_found_out
     monkeypatch.setattr(coordinators, "reaction_to", without_new_epochs)
     texts = [violation.text for violation in run_seed(7).violations]
     assert any("no recovery of a: FatalTransactionError" in text for text in texts)
+
+
+def test_another_call_than_the_one_that_was_cut_off_is_found_out(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(Operations, "repeated", lambda self, kind: self.unreceived)
+    texts = [violation.text for violation in run_seed(1).violations]
+    assert any("no recovery of a: IllegalStateError" in text for text in texts)

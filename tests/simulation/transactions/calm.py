@@ -5,6 +5,7 @@ Owns: what the busy part of a run makes too rarely. Not here: when a run makes t
     positions alone     no record begins the transaction; all that belongs to a position is kept
     a reader outside    another process asks for a position that the open transaction may change
     a refused renewal   the epoch after a prepared V1 transaction, for which the next begin waits
+    out of turn         calls that the state of the producer does not allow
     a forgotten id      a V1 coordinator does not know the producer id: the next epoch is used
     an end elsewhere    another process ends what is prepared: refused, done, repeated, opposed
     a late abort        another process aborts what was committed after it had found it open (V2)
@@ -17,10 +18,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from aioproducer.core.transactions.requests import FIRST_INIT_WITH_IDENTITY
-from aioproducer.errors import AuthorizationError, KafkaError, KafkaTimeoutError
+from aioproducer.errors import AuthorizationError, IllegalStateError, KafkaError, KafkaTimeoutError
 from aioproducer.testing.broker.transactions.groups import GroupOffset
 from aioproducer.testing.faults import FaultScript
 from aioproducer.types import (
@@ -157,6 +159,37 @@ async def go_on_after_an_unknown_producer(actor: Actor, entry: Entry, world: Wor
 
     await actor.calm_transaction(fill)
     await actor.calm_transaction(leave_empty)
+
+
+async def call_out_of_turn(actor: Actor, entry: Entry, ledger: Ledger) -> None:
+    """Commit a record by a call that is cut off and repeated; each other call is refused till then.
+
+    So are calls that do not belong into a transaction, or belong into one.
+    """
+    producer, taken = actor.producer, list[str]()
+
+    async def refused(*calls: Callable[[], Awaitable[object]]) -> None:
+        for call in calls:
+            with suppress(IllegalStateError):
+                await call()
+                taken.append(call.__name__)
+
+    begin, commit, abort = (
+        producer.begin_transaction,
+        producer.commit_transaction,
+        producer.abort_transaction,
+    )
+    await refused(commit, abort)
+    await actor.leave_open([entry], in_block=False)
+    await refused(begin, producer.init_transactions)
+    cut = asyncio.ensure_future(commit())
+    await asyncio.sleep(0)
+    cut.cancel()
+    await asyncio.gather(cut, return_exceptions=True)
+    await refused(begin, abort)
+    await actor.commit_last()
+    if taken:
+        ledger.false_reports.append(f"{actor.entry.name} has made the calls {taken} out of turn")
 
 
 async def commit_from_outside(

@@ -32,6 +32,7 @@ from simulation.transactions.calm import (
     LateAdmin,
     begin_after_a_downgrade,
     begin_while_refused,
+    call_out_of_turn,
     commit_amid_a_bulk_call,
     commit_before_abort,
     commit_from_outside,
@@ -337,6 +338,9 @@ class TransactionalPlay:
         name = b"<forgotten/%s>" % actor.entry.name.encode()
         entry = Entry(name, -2, topic, 0, None, name, (), None, self._loop.time())
         await go_on_after_an_unknown_producer(actor, entry, self._run.world)
+        name = b"<out of turn/%s>" % actor.entry.name.encode()
+        entry = Entry(name, -2, topic, 0, None, name, (), None, self._loop.time())
+        await call_out_of_turn(actor, entry, self._ledger)
         name = b"<late abort/%s>" % actor.entry.name.encode()
         entry = Entry(name, -2, topic, 0, None, name, (), None, self._loop.time())
         config, rng = self._cast.config_without_id(), self._run.chance.of("late admin")
