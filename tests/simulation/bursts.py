@@ -1,7 +1,7 @@
 """Checks of calls that send much at once, or are serialized for long, in a healed cluster.
 
-Owns: situations in which a call has to pause. Not here: whether a bulk call pauses too long, see
-`simulation.consistency`.
+Owns: situations in which a call has to pause, and the spread of many records. Not here: whether a
+bulk call pauses too long, see `simulation.consistency`.
 """
 
 from __future__ import annotations
