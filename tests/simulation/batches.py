@@ -34,6 +34,12 @@ if TYPE_CHECKING:
     from aioproducer.types import TopicPartition
 
 
+LATE_S = 0.1
+"""How late a timer may be."""
+LONGEST_SPAN_S = 1.0
+"""Between the first and the last record of a batch that waits for metadata."""
+
+
 class Acknowledgements:
     """The last acknowledgement of each partition; `check` it whenever the loop is idle."""
 
@@ -152,6 +158,23 @@ class Doubts:
             is_denied = Persistence.NOT_PERSISTED.value in failed.error
             if may_be_written and is_denied and failed not in known:
                 yield f"a batch of {failed.topic_partition} may be written: {failed.error}"
+
+
+class EarlyAges:
+    """The records that wait for metadata; `check` them whenever the loop is idle."""
+
+    def __init__(self) -> None:
+        self._counts: dict[object, int] = {}
+
+    def check(self, engine: ProducerEngine, now: float) -> Iterator[str]:
+        """Yield batches that got a record of much later, which would expire with the first one."""
+        early, before = engine.appender.early, self._counts
+        waiting = [] if early is None else [each for q in early._topics.values() for each in q]
+        self._counts = {each: len(each.partitions) for each in waiting}
+        for each, count in self._counts.items():
+            age_s = now - each.batch.created_at
+            if count > before.get(each, count) and age_s > LONGEST_SPAN_S + LATE_S:
+                yield f"a record of {each.batch.topic_partition.topic} joins one of {age_s:.1f} s"
 
 
 class Choices:

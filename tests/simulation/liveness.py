@@ -25,9 +25,12 @@ from aioproducer.testing.world.weather import Direction
 from aioproducer.testing.world.world import SimWorld
 from aioproducer.wire.api_keys import ApiKey
 from simulation.batches import (
+    LATE_S,
+    LONGEST_SPAN_S,
     Acknowledgements,
     Choices,
     Doubts,
+    EarlyAges,
     Failures,
     Gaps,
     RefusedIds,
@@ -92,10 +95,6 @@ _LONGEST_PAUSE_S = 5.0
 """Between two lookups of a coordinator."""
 _LONGEST_DIAL_S = 8.0
 """And the pause before it."""
-_LATE_S = 0.1
-"""How late a timer may be."""
-_LONGEST_SPAN_S = 1.0
-"""Between the first and the last record of a part."""
 _LONG_BACKOFF_MS = 100
 """Longer than all turns of a loop at one instant."""
 _MOST_ATTEMPTS, _ATTEMPTS_PER_S = 20, 12
@@ -378,7 +377,7 @@ def _oversleeps_expiry(engine: ProducerEngine, now: float) -> Iterator[str]:
     """The sender wakes when the first batch expires, at the latest."""
     timeout, until = engine.accumulator.settings.delivery_timeout, engine.sender_task.sleeping_until
     first = min((each.created_at for each in engine.accumulator.incomplete()), default=inf)
-    if until > first + timeout + _LATE_S:
+    if until > first + timeout + LATE_S:
         yield f"the sender sleeps until {until:.3f}, a batch is of {first:.3f}"
 
 
@@ -432,25 +431,28 @@ def _unreachable_coordinator_kept(engine: ProducerEngine, now: float) -> Iterato
             yield f"coordinator {node_id} is kept, which cannot be reached: {failure}"
 
 
-def _parts_expire_otherwise(engine: ProducerEngine, now: float) -> Iterator[str]:
-    """Parts of a batch whose delivery timeout began later than that of their records, or earlier.
+def _parts_are_wrong(engine: ProducerEngine, now: float) -> Iterator[str]:
+    """Parts of a batch that are larger than one, or expire later than their records, or earlier.
 
     Records that waited for metadata share a part if they are of about the same age.
     """
     for batch in engine.accumulator.pinned:
         for part in batch.parts:
             younger_s = part.created_at - batch.created_at
-            if not -_LONGEST_SPAN_S - _LATE_S <= younger_s <= 0:
+            if not -LONGEST_SPAN_S - LATE_S <= younger_s <= 0:
                 yield (
                     f"a part of {part.topic_partition} is {younger_s:.3f} s younger "
                     "than its records"
                 )
+            size = part.uncompressed_size
+            if part.count > 1 and size > engine.config.batch_size:
+                yield f"a part of {part.topic_partition} has {size} bytes"
 
 
 _STEPS_OF_BROKERS = frozenset(
     {Session._when_running, SimCluster._check_lag, SimCluster._fetch, SimWorld._wake}
 )
-_STEPS = (*STEPS, Acknowledgements, Choices, Gaps, Failures, Doubts, RefusedIds)
+_STEPS = (*STEPS, Acknowledgements, Choices, EarlyAges, Gaps, Failures, Doubts, RefusedIds)
 _WHILE_STARTED: tuple[_Rule, ...] = (
     asked_in_vain,
     asks_before_the_pause_ends,
@@ -481,7 +483,7 @@ _NOW_AND_THEN: tuple[_Rule, ...] = (
     _repeated_too_often,
     _not_asked_after_failure,
     _unreachable_coordinator_kept,
-    _parts_expire_otherwise,
+    _parts_are_wrong,
     broken_in_transactions,
     broken_while_waiting,
     derived_state_differs,

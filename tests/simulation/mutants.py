@@ -2891,6 +2891,24 @@ MUTANTS += (
         pure=True,
     ),
     Mutant(
+        "set no timer for the expiry of an early record",
+        "runtime/send/early.py",
+        "        self._sender_task.turn_at(now + self._accumulator",
+        "        0 and self._sender_task.turn_at(now + self._accumulator",
+    ),
+    Mutant(
+        "append an early record to one of any age",
+        "runtime/send/early.py",
+        "            last.batch.close()\n",
+        "            pass\n",
+    ),
+    Mutant(
+        "fill a part of early records beyond the size of a batch",
+        "runtime/send/early.py",
+        "            or part.size + size > self._batch_size\n",
+        "            or part.size > self._batch_size\n",
+    ),
+    Mutant(
         "append rows before a record that is serialized",
         "runtime/bulk/run.py",
         "            if parts is not made or self._appender.serializing.is_queued(name):\n",

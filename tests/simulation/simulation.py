@@ -42,6 +42,7 @@ from aioproducer.testing.world.spec import Chance
 from aioproducer.testing.world.trace import Trace
 from aioproducer.testing.world.world import SimWorld
 from aioproducer.types import TopicPartition
+from simulation.batches import LATE_S, LONGEST_SPAN_S
 from simulation.calls import MoreCalls
 from simulation.endings import Endings
 from simulation.evidence import (
@@ -420,6 +421,8 @@ class Simulation:
                 if self.scenario.session_ms:
                     self._refuse_first_logins()
                 await producer.start(wait=False)
+                # The first record may come while the tasks sleep, and nothing else wakes them.
+                await asyncio.sleep(self.chance.of("first early record").choice((0, 0.001)))
                 await self._send_what_waits_longer(producer)
                 return producer
             try:
@@ -479,13 +482,18 @@ class Simulation:
         self._later = asyncio.ensure_future(self._send_after_early(producer))
 
     async def _send_after_early(self, producer: SimProducer) -> None:
-        """A record after one whose topic has no metadata yet, when others have: it may not wait."""
-        appender = producer.engine.appender
+        """Records after one whose topic has no metadata, when others have: they may not wait."""
         with suppress(ProducerClosedError):
             await producer.engine.metadata_task.waits.wait_for_bootstrap(None)
-        if appender.early is None or _LATER_TOPIC not in appender.early.topics:
+        self._send_later(producer, b"<later again>")
+        await asyncio.sleep(LONGEST_SPAN_S + 2 * LATE_S)
+        self._send_later(producer, b"<and again>")
+
+    def _send_later(self, producer: SimProducer, value: bytes) -> None:
+        """Send a value of a length that no serializer waits for, if there are such records yet."""
+        early = producer.engine.appender.early
+        if early is None or _LATER_TOPIC not in early.topics:
             return
-        value = b"<later again>"  # of a length that no serializer waits for
         entry = Entry(value, -2, _LATER_TOPIC, None, None, value, (), None, self.loop.time())
         try:
             entry.delivery = producer.send_nowait(_LATER_TOPIC, value)

@@ -32,6 +32,7 @@ from simulation.batches import (
     Acknowledgements,
     Choices,
     Doubts,
+    EarlyAges,
     Failures,
     Gaps,
     RefusedIds,
@@ -250,6 +251,20 @@ def test_an_acknowledgement_that_does_not_count_is_found_out(
     for name, value in state.items():
         setattr(engine.sequences, name, value)
     assert len(list(steps.check(engine, 103.0))) == found
+
+
+@pytest.mark.parametrize(("more", "now", "found"), [(1, 1.05, 0), (1, 1.2, 1), (0, 9.0, 0)])
+def test_a_record_that_joins_an_older_one_before_metadata_is_found_out(
+    more: int, now: float, found: int
+) -> None:
+    batch = SimpleNamespace(created_at=0.0, topic_partition=TopicPartition("t", -1))
+    waiting = Mock(batch=batch, partitions=[None])
+    early = SimpleNamespace(_topics={"t": deque([waiting])})
+    engine: Any = SimpleNamespace(appender=SimpleNamespace(early=early))
+    steps = EarlyAges()
+    assert not list(steps.check(engine, 0.0))
+    waiting.partitions += [None] * more
+    assert len(list(steps.check(engine, now))) == found
 
 
 @pytest.mark.parametrize(

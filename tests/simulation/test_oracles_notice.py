@@ -80,7 +80,7 @@ from simulation.liveness import (
     _not_asked_after_failure,
     _not_asked_for,
     _oversleeps_expiry,
-    _parts_expire_otherwise,
+    _parts_are_wrong,
     _repeated_too_often,
     _successor_not_asked_for,
     _unreachable_coordinator_kept,
@@ -754,14 +754,27 @@ def test_a_duplicate_that_fails_is_found_out(error: KafkaError | None, found: in
     assert len(list(a_duplicate_is_written(evidence))) == found
 
 
-@pytest.mark.parametrize(("created_at", "found"), [(98.0, 1), (99.0, 0), (100.0, 0), (100.5, 1)])
-def test_a_part_that_is_not_as_old_as_its_records_is_found_out(
-    created_at: float, found: int
+@pytest.mark.parametrize(
+    ("created_at", "count", "size", "found"),
+    [
+        (98.0, 2, 1000, 1),
+        (99.0, 2, 1000, 0),
+        (100.0, 1, 1001, 0),
+        (100.0, 2, 1001, 1),
+        (100.5, 2, 1000, 1),
+    ],
+)
+def test_a_part_of_another_age_than_its_records_or_above_a_batch_is_found_out(
+    created_at: float, count: int, size: int, found: int
 ) -> None:
-    part = SimpleNamespace(created_at=created_at, topic_partition="t-0")
+    part = SimpleNamespace(
+        created_at=created_at, topic_partition="t-0", count=count, uncompressed_size=size
+    )
     batch = SimpleNamespace(created_at=100.0, parts=[part])
-    engine: Any = SimpleNamespace(accumulator=SimpleNamespace(pinned=[batch]))
-    assert len(list(_parts_expire_otherwise(engine, 101.0))) == found
+    engine: Any = SimpleNamespace(
+        accumulator=SimpleNamespace(pinned=[batch]), config=SimpleNamespace(batch_size=1000)
+    )
+    assert len(list(_parts_are_wrong(engine, 101.0))) == found
 
 
 def _producer_that_uses_a_topic() -> Any:
