@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from aioproducer.net.context import NodeState
 from aioproducer.net.link import DIAL_TIMEOUT_S
+from aioproducer.wire.messages.produce import ProduceRequest
 
 if TYPE_CHECKING:
     from aioproducer.net.link import BrokerLink
@@ -146,9 +147,18 @@ def not_asked(engine: ProducerEngine, now: float) -> Iterator[str]:
     if engine.metadata.next_update_at(now) > now or any(x.is_dialing for x in client._links()):
         return
     for link in (client._brokers or client._bootstrap).values():
-        is_ready = link.state(now) is NodeState.READY and not link.in_flight
+        is_ready = link.state(now) is NodeState.READY and _has_reserve(engine, link)
         if is_ready and link.ready_since + _LATE_S < now < link._renew_at:
             yield f"metadata are due, and node {link.node.id} could be asked"
+
+
+def _has_reserve(engine: ProducerEngine, link: BrokerLink) -> bool:
+    """Return whether a request beyond the limit, for all but Produce requests, is left."""
+    connection, most = link._connection, engine.config.max_in_flight_requests_per_connection
+    if connection is None or link.in_flight > most:
+        return False
+    requests = (*connection._awaiting, *connection._unflushed)
+    return all(request.kind is ProduceRequest for request in requests)
 
 
 def earlier_dials_count(engine: ProducerEngine, now: float) -> Iterator[str]:

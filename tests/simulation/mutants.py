@@ -1972,6 +1972,12 @@ MUTANTS += (
         "",
     ),
     Mutant(
+        "let Produce requests take every place of a connection",
+        "net/link.py",
+        "        return self.ready_connection(now, RESERVE) is not None\n",
+        "        return self.ready_connection(now) is not None\n",
+    ),
+    Mutant(
         "choose a busy node for metadata, and send it nothing",
         "net/client.py",
         "now=now, future=future, reserve=RESERVE)",

@@ -12,6 +12,7 @@ import pytest
 from aioproducer.errors import KafkaConnectionError, NodeDisconnectedError
 from aioproducer.net.context import NodeState
 from aioproducer.net.versions import BrokerVersions
+from aioproducer.wire.messages.metadata import MetadataRequest
 from aioproducer.wire.messages.produce import ProduceRequest
 from simulation.links import (
     Dials,
@@ -169,7 +170,9 @@ def test_a_broker_that_is_not_dialed_is_found_out(state: dict[str, Any], found: 
     ("state", "found"),
     [
         ({}, 1),
-        ({"in_flight": 1}, 0),
+        ({"in_flight": 2, "kinds": [ProduceRequest] * 2}, 1),
+        ({"in_flight": 3, "kinds": [ProduceRequest] * 3}, 0),
+        ({"in_flight": 1, "kinds": [MetadataRequest]}, 0),
         ({"ready_since": 0.95}, 0),
         ({"_renew_at": 0.9}, 0),
         ({"is_dialing": True}, 0),
@@ -177,8 +180,11 @@ def test_a_broker_that_is_not_dialed_is_found_out(state: dict[str, Any], found: 
     ],
 )
 def test_a_broker_that_is_not_asked_is_found_out(state: dict[str, Any], found: int) -> None:
-    ready = {"in_flight": 0, "ready_since": 0.0, "_renew_at": math.inf}
+    requests = [SimpleNamespace(kind=kind) for kind in state.get("kinds", ())]
+    connection = SimpleNamespace(_awaiting=requests, _unflushed=[])
+    ready = {"in_flight": 0, "ready_since": 0.0, "_renew_at": math.inf, "_connection": connection}
     engine = _undialed(**{**ready, "state": lambda now: NodeState.READY, **state})
+    engine.config = SimpleNamespace(max_in_flight_requests_per_connection=2)
     assert len(list(not_asked(engine, 1.0))) == found
     engine.metadata.next_update_at = lambda now: now + 1.0
     assert not list(not_asked(engine, 1.0))
