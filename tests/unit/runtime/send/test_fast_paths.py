@@ -514,6 +514,20 @@ async def test_batch_of_a_partition_that_the_topic_lacks_is_refused(fast_path_fo
     bench.end()
 
 
+@pytest.mark.parametrize("partition", [1, 2**40])
+async def test_a_spare_batch_of_a_partition_that_the_topic_lacks_is_left_alone(
+    fast_path_form, partition
+):
+    bench = Bench(batch_size=300)
+    bench.know(a=1)
+    spare = Spare(bench)
+    lacking = bench.accumulator.begin_spare(TopicPartition("a", partition), bytearray(300), 0)
+    bench.fast_path.use_spare(lacking)
+    await bench.producer.send("a", b"v", partition=0)
+    assert (spare.sent, lacking.count) == (1, 0)
+    bench.end()
+
+
 @pytest.mark.parametrize("partition", [None, 0])
 async def test_a_record_for_a_spare_batch_is_sent_at_once(partition):
     bench = Bench(batch_size=300)
