@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from aioproducer.metrics.totals import FailedBatch
     from aioproducer.net.connection import InFlightRequest
     from aioproducer.runtime.engine import ProducerEngine
+    from aioproducer.runtime.send.early import _EarlyBatch
     from aioproducer.types import TopicPartition
 
 
@@ -164,7 +165,7 @@ class EarlyAges:
     """The records that wait for metadata; `check` them whenever the loop is idle."""
 
     def __init__(self) -> None:
-        self._counts: dict[object, int] = {}
+        self._counts: dict[_EarlyBatch, int] = {}
 
     def check(self, engine: ProducerEngine, now: float) -> Iterator[str]:
         """Yield batches that got a record of much later, which would expire with the first one."""
