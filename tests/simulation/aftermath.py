@@ -144,7 +144,7 @@ class Aftermath:
                     )
 
     async def _check_clusters(self) -> None:
-        """Interceptors are told of each cluster once, and of the present one."""
+        """Interceptors get each cluster once, and the present one."""
         await asyncio.sleep(0)
         known = self._producer.engine.metadata.cluster.cluster_id
         for observer in self._config.interceptor_classes:

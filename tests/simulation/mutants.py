@@ -2923,7 +2923,7 @@ MUTANTS += (
 )
 TRANSACTIONAL_MUTANTS += (
     Mutant(
-        "end a producer whose id a coordinator does not know",
+        "end a producer whose id a coordinator has dropped",
         "core/transactions/rules.py",
         "    if may_be_committed and reaction is Reaction.BUMP:\n",
         "    if reaction is Reaction.BUMP:\n",

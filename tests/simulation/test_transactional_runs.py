@@ -273,7 +273,7 @@ def test_open_transactions_that_another_process_does_not_find_are_found_out(
     assert any("open_transactions() returns []" in text for text in reports)
 
 
-def test_a_producer_that_ends_as_a_coordinator_does_not_know_its_id_is_found_out(
+def test_a_producer_that_ends_as_a_coordinator_has_dropped_its_id_is_found_out(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def without_new_epochs(rpc: Rpc, code: int, **details: bool) -> Reaction:

@@ -6,7 +6,7 @@ Owns: what the busy part of a run makes too rarely. Not here: when a run makes t
     a reader outside    another process asks for a position that the open transaction may change
     a refused renewal   the epoch after a prepared V1 transaction, for which the next begin waits
     out of turn         calls that the state of the producer does not allow
-    a forgotten id      a V1 coordinator does not know the producer id: the next epoch is used
+    a dropped id        a V1 coordinator has dropped the producer id: the next epoch is used
     an end elsewhere    another process ends what is prepared: refused, done, repeated, opposed
     a late abort        another process aborts what was committed after it had found it open (V2)
     a refused row       a bulk call returns it as failed, so that only the commit can raise

@@ -127,10 +127,10 @@ def test_public_partition_infos_say_none_where_nothing_is_known():
     assert cluster_of().partition_infos("t") == []
 
 
-@pytest.mark.parametrize(("epoch", "told"), [(-1, None), (0, 0), (1, 1)])
-def test_public_partition_infos_have_the_first_leader_epoch_and_none_without_one(epoch, told):
+@pytest.mark.parametrize(("epoch", "expected"), [(-1, None), (0, 0), (1, 1)])
+def test_public_partition_infos_have_the_first_leader_epoch_and_none_without_one(epoch, expected):
     (info,) = cluster_of(topic(1, epoch=epoch)).partition_infos("t")
-    assert info.leader_epoch == told
+    assert info.leader_epoch == expected
 
 
 def test_a_partition_described_with_an_older_epoch_keeps_what_is_known():
