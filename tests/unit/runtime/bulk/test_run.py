@@ -156,6 +156,34 @@ def test_rows_are_written_up_to_buffer_max_records() -> None:
     play(act, buffer_max_records=6)
 
 
+def test_rows_wait_for_single_places_one_by_one() -> None:
+    async def act(stage: Stage) -> None:
+        run = await started(stage)
+        await stage.producer.send_and_wait("t", b"before")
+        rows = Rows(stuck=())
+        call = asyncio.create_task(run.feed(rows, "t", 0, 9, 0))
+        await asyncio.sleep(1)
+        stage.engine.pool.return_records(1)  # for row 6, which gives its place to the next
+        await call
+        written_alone = [("record", 6), ("fill", 7), ("record", 7), ("fill", 8), ("record", 8)]
+        assert rows.events == [("fill", 0), *written_alone]
+        await stage.producer.close()
+
+    play(act, buffer_max_records=6)
+
+
+def test_rows_that_are_written_one_at_a_time_count_for_buffer_max_records() -> None:
+    async def act(stage: Stage) -> None:
+        run = await started(stage)
+        await stage.producer.send_and_wait("t", b"before")
+        rows = Rows(stuck=())
+        assert [run.feed_at_once(rows, "t", number) for number in range(3)] == [True, True, False]
+        assert run.result.count == 2
+        await stage.producer.close(0)
+
+    play(act, buffer_max_records=2)
+
+
 def test_rows_are_given_the_open_batches_of_their_topic_until_its_metadata_changes() -> None:
     async def act(stage: Stage) -> None:
         stage.create_topic("wide")

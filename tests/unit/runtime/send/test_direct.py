@@ -61,6 +61,20 @@ def test_a_record_is_queued_where_the_time_until_a_broker_takes_data_counts() ->
     run_virtual(run, brokers=1, topics={"t": 1})
 
 
+def test_a_record_is_queued_where_brokers_do_not_acknowledge() -> None:
+    async def run(kafka: VirtualKafka) -> None:
+        async with kafka.producer(linger_ms=0, acks=0, enable_idempotence=False) as producer:
+            for _ in range(4):
+                assert (await producer.send_and_wait("t", b"v")).offset is None
+                await asyncio.sleep(0.01)
+            engine = producer._engine
+            assert engine is not None
+            assert not engine.sender_task._routes
+            assert kafka.now < 5
+
+    run_virtual(run, brokers=1, topics={"t": 1})
+
+
 class Interceptor:
     def on_send(self, record: Record) -> Record:
         return record
