@@ -1106,8 +1106,11 @@ async def test_a_request_that_the_transport_refuses_ends_with_the_connection(
         monkeypatch.setattr(it.transport, "write", fail)
         refused = it.ask() if is_answered else it.tell([b"record"])
         for request in (earlier, refused):
-            with pytest.raises(NodeDisconnectedError, match="writing failed: of the transport"):
+            with pytest.raises(
+                NodeDisconnectedError, match="writing failed: of the transport"
+            ) as info:
                 await request
+            assert isinstance(info.value.__cause__, ZeroDivisionError)
         assert [lost for _, lost in it.observer.ended] == [2]
         with pytest.raises(NodeDisconnectedError):
             it.ask()
