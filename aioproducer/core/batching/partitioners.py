@@ -94,7 +94,7 @@ class BuiltInPartitioner:
         self._rng = rng
         self.current: int | None = None
         """The last chosen partition; None before the first choice."""
-        self._produced_bytes = 0
+        self._produced_bytes: int = 0
         self.cumulative_weights: tuple[int, ...] = ()
         """The cumulative frequency table; empty while the choice is uniform."""
         self._weighted_ids: list[int] = []

@@ -236,6 +236,17 @@ def test_a_repeated_end_of_v2_gets_the_epoch_again(state: ClusterState) -> None:
     assert _ends(state)[0] == 2
 
 
+def test_an_end_by_a_replaced_producer_after_one_of_v1_is_no_repeated_one(
+    state: ClusterState,
+) -> None:
+    old = _producer(state, V2_VERSIONS)
+    new = TransactionalProducer(state, V1_VERSIONS)
+    assert new.initialize() == 0
+    new.write(0)
+    assert new.end(commit=False) == 0
+    assert (old.end(commit=False), old.epoch) == (FENCED, 0)
+
+
 def test_v2_may_abort_what_was_never_begun(state: ClusterState) -> None:
     producer = _producer(state, V2_VERSIONS)
     assert producer.end(commit=True) == INVALID_STATE

@@ -208,16 +208,19 @@ class Transaction:
 
         Beyond V1 a producer may abort what it never began, for the bump alone. While markers are
         being written every end is refused alike, for any producer; seen at Kafka 4.0.0 and 4.3.1.
+        An end is a repeated one only after one of V2, which has bumped the epoch.
         """
         self.check_not_ending()
         overflowed = (
-            self.epoch == 0
+            self.version >= V2
+            and self.epoch == 0
             and producer == (self.previous_producer_id, _LAST_CLIENT_EPOCH)
             and producer.producer_id != self.producer_id
         )
         if producer.producer_id != self.producer_id and not overflowed:
             raise RefusedError(errors.InvalidProducerIdMappingError)
-        repeated = self.state in _ENDED and (overflowed or self.epoch == producer.epoch + 1)
+        bumped = self.version >= V2 and self.epoch == producer.epoch + 1
+        repeated = self.state in _ENDED and (overflowed or bumped)
         if not repeated and producer.epoch != self.epoch:
             raise RefusedError(errors.ProducerFencedError)
         if self.state is TransactionState.ONGOING:
