@@ -16,7 +16,7 @@ from tools.mutation.__main__ import EQUIVALENTS, chosen
 from tools.mutation.coverage_map import CoverageMap
 from tools.mutation.operators import changes_of, mutated
 from tools.mutation.patching import apply
-from tools.mutation.report import Outcome
+from tools.mutation.report import Equivalent, Outcome
 from tools.mutation.sampling import Mutant, all_mutants, sample
 from tools.mutation.session import Question
 from tools.mutation.trial import in_child
@@ -103,9 +103,28 @@ def test_each_folder_gets_its_share_of_the_sample(mutants: dict[str, list[Mutant
 
 
 def test_listed_equivalents_are_changes_of_the_present_source() -> None:
-    for path, before, after in report.read_equivalents(EQUIVALENTS):
+    for path, function, before, after in report.read_equivalents(EQUIVALENTS):
         changes = changes_of((ROOT / path).read_text())
-        assert (before, after) in [(change.before, change.after) for change in changes], path
+        assert any(
+            (before, after) == (change.before, change.after)
+            and function in {"", change.function}
+            for change in changes
+        ), (path, function, before, after)
+
+
+def test_listed_equivalent_names_the_function_where_several_have_the_same_change() -> None:
+    for path, function, before, after in report.read_equivalents(EQUIVALENTS):
+        changes = changes_of((ROOT / path).read_text())
+        places = {c.function for c in changes if (c.before, c.after) == (before, after)}
+        assert function or len(places) == 1, (path, before, after, places)
+
+
+def test_equivalent_of_one_function_is_none_of_another() -> None:
+    source = "def f(a):\n    return a\n\n\nclass C:\n    def g(self, a):\n        return a\n"
+    changes = [change for change in changes_of(source) if change.after == "return None"]
+    listed = {Equivalent("m.py", "C.g", "return a", "return None")}
+    found = [report.is_listed(Mutant("core", "m.py", change), listed) for change in changes]
+    assert ([change.function for change in changes], found) == (["f", "C.g"], [False, True])
 
 
 def test_score_leaves_listed_mutants_out_and_names_survivors(

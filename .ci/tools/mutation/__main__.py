@@ -66,10 +66,9 @@ def run(
     from tools.mutation.session import Answer, Question, answers
 
     reached = coverage_map.load_map(ROOT, tests, BUILD / "pure.json")
-    listed: Mapping[tuple[str, str, str], str] = report.read_equivalents(EQUIVALENTS)
-    keys = [(mutant.path, mutant.change.before, mutant.change.after) for mutant in drawn]
-    judged = [mutant for mutant, key in zip(drawn, keys, strict=True) if key not in listed]
-    equivalent = [mutant for mutant, key in zip(drawn, keys, strict=True) if key in listed]
+    listed = report.read_equivalents(EQUIVALENTS)
+    equivalent = [mutant for mutant in drawn if report.is_listed(mutant, listed)]
+    judged = [mutant for mutant in drawn if mutant not in equivalent]
     questions: list[Question] = []
     at_import: set[sampling.Mutant] = set()
     for mutant in judged:

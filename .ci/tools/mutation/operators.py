@@ -49,6 +49,7 @@ class Site(NamedTuple):
     field: str
     index: int | None
     statement: ast.stmt
+    function: str
     lines: range | None
     """None: the statement runs at import; all tests of the module judge it."""
 
@@ -66,6 +67,8 @@ class Change(NamedTuple):
     number: int
     operator: str
     line: int
+    function: str
+    """The classes and functions around it, such as `Sender.drain`; empty in the module itself."""
     before: str
     after: str
     lines: range | None
@@ -175,7 +178,8 @@ def _changes(tree: ast.Module) -> Iterator[tuple[Change, Site, ast.AST]]:
                 after = _shown(new if site.node is site.statement else site.statement)
                 site.put(site.node)
                 line: int = site.node.lineno  # type: ignore[attr-defined]
-                yield Change(number, name, line, before, after, site.lines), site, new
+                where = site.function
+                yield Change(number, name, line, where, before, after, site.lines), site, new
                 number += 1
 
 
@@ -192,7 +196,7 @@ def _shown(statement: ast.AST) -> str:
 
 def _sites(tree: ast.Module) -> Iterator[Site]:
     for index, statement in enumerate(tree.body):
-        yield from _visit(Site(statement, tree, "body", index, statement, None))
+        yield from _visit(Site(statement, tree, "body", index, statement, "", None))
 
 
 def _visit(site: Site) -> Iterator[Site]:
@@ -219,9 +223,12 @@ def _below(site: Site, field: str, index: int | None, child: ast.AST) -> Site:
     if function and field == "args":
         lines = range(function.body[0].lineno, (function.end_lineno or 0) + 1)
     statement = child if isinstance(child, ast.stmt) else site.statement
+    within = site.function
+    if isinstance(site.node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+        within = f"{within}.{site.node.name}".removeprefix(".")
     if isinstance(child, ast.stmt) and (lines is not None or (function and field == "body")):
         lines = range(child.lineno, _head_end(child) + 1)
-    return Site(child, site.node, field, index, statement, lines)
+    return Site(child, site.node, field, index, statement, within, lines)
 
 
 def _head_end(statement: ast.stmt) -> int:

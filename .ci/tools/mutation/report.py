@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -39,14 +39,34 @@ class Score(NamedTuple):
         return BARS.get(self.folder, OTHER_BAR)
 
 
-def read_equivalents(file: Path) -> dict[tuple[str, str, str], str]:
-    """Read `path ¦ before ¦ after ¦ reason` lines."""
-    found = {}
+class Equivalent(NamedTuple):
+    """A mutant that nobody can observe."""
+
+    path: str
+    function: str
+    """Where the same change occurs in several functions of the file: which one it is."""
+    before: str
+    after: str
+
+
+def read_equivalents(file: Path) -> set[Equivalent]:
+    """Read `path ¦ before ¦ after ¦ reason` lines; a path may end with `:function`."""
+    found = set()
     for line in file.read_text(encoding="utf-8").splitlines():
         if line and not line.startswith("#"):
-            path, before, after, reason = (part.strip() for part in line.split(" ¦ "))
-            found[path, before, after] = reason
+            place, before, after, _ = (part.strip() for part in line.split(" ¦ "))
+            path, _, function = place.partition(":")
+            found.add(Equivalent(path, function, before, after))
     return found
+
+
+def is_listed(mutant: Mutant, equivalents: Container[Equivalent]) -> bool:
+    """Return whether one of the equivalents is this mutant."""
+    path, change = mutant.path, mutant.change
+    return any(
+        Equivalent(path, function, change.before, change.after) in equivalents
+        for function in ("", change.function)
+    )
 
 
 def scores(outcomes: Iterable[Outcome]) -> list[Score]:

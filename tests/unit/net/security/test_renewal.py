@@ -156,6 +156,15 @@ def test_a_session_without_a_lifetime_is_never_renewed(lifetime_ms: int, is_endl
 
 
 @virtual_time
+async def test_a_session_without_a_lifetime_is_not_renewed_when_an_earlier_one_ended() -> None:
+    async with connected() as (broker, it):
+        broker.lifetime_ms = 0
+        await asyncio.sleep(LIFETIME_S)
+        assert await it.connect() is None
+        assert it.client.is_ready(1, it.now)
+
+
+@virtual_time
 async def test_an_unused_connection_is_not_renewed_and_may_idle_out() -> None:
     async with connected(connections_max_idle_s=250.0) as (broker, it):
         await asyncio.sleep(240)
