@@ -106,8 +106,7 @@ def test_listed_equivalents_are_changes_of_the_present_source() -> None:
     for path, function, before, after in report.read_equivalents(EQUIVALENTS):
         changes = changes_of((ROOT / path).read_text())
         assert any(
-            (before, after) == (change.before, change.after)
-            and function in {"", change.function}
+            (before, after) == (change.before, change.after) and function in {"", change.function}
             for change in changes
         ), (path, function, before, after)
 

@@ -6,16 +6,12 @@ import ctypes
 from collections.abc import Callable
 from typing import Any
 
-from aioproducer.records._pure_arrow import _Array, _Schema, _Stream
+from aioproducer.records._pure_arrow import _Array, _pointer_in, _Schema, _Stream
 
 _RELEASE = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
 _GET = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p)
 _GET_ERROR = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p)
 _TEXT = ctypes.create_string_buffer(b"the disk is gone")
-
-_pointer_in = ctypes.pythonapi.PyCapsule_GetPointer
-_pointer_in.restype = ctypes.c_void_p
-_pointer_in.argtypes = [ctypes.py_object, ctypes.c_char_p]
 
 
 def array_in(capsule: object) -> Any:

@@ -86,7 +86,7 @@ def test_a_view_at_the_end_of_its_buffer_is_read(arrow: ModuleType) -> None:
 
 @pytest.mark.parametrize("index", [-1, 2])
 def test_an_index_beyond_its_dictionary_is_an_error(arrow: ModuleType, index: int) -> None:
-    indices, words = pa.array([0, index], pa.int8()), pa.array(["x", "y"])
+    indices, words = pa.array([0, index], pa.int8()), pa.array(["x", "y", "z"]).slice(0, 2)
     array = pa.DictionaryArray.from_arrays(indices, words, safe=False)
     with pytest.raises(SerializationError, match="contradict"):
         values_of(arrow, array)
@@ -145,6 +145,15 @@ def test_nulls_are_looked_up_unless_an_array_says_that_it_has_none(
 def drop_sizes_of_blocks(array: Any) -> None:
     column = array.children[0].contents
     column.buffers[column.n_buffers - 1] = None
+
+
+def test_a_view_of_a_block_of_a_negative_size_is_refused(arrow: ModuleType) -> None:
+    def set_size(array: Any) -> None:
+        column = array.children[0].contents
+        ctypes.c_int64.from_address(column.buffers[column.n_buffers - 1]).value = -1
+
+    with pytest.raises(SerializationError, match="contradict themselves"):
+        rows_of(arrow, Contradicting(LONG_VIEW, LONG_VIEW, set_size), ArrowColumns("c"))
 
 
 @pytest.mark.parametrize(
@@ -479,6 +488,26 @@ def test_a_source_is_released_by_closing_it_and_not_again(arrow: ModuleType) -> 
         source.close()
         assert watched.given == watched.released == 2
         assert source.next() is None
+
+
+def test_what_is_taken_out_of_a_capsule_is_not_released_with_it(arrow: ModuleType) -> None:
+    schema, array = TABLE.to_batches()[0].__arrow_c_array__()
+
+    class Capsules:
+        def __arrow_c_array__(self, requested_schema: object = None) -> tuple[object, object]:
+            return schema, array
+
+    arrow.ArrowSource(Capsules(), ArrowColumns("v"))
+    with pytest.raises(pa.ArrowInvalid, match="released"):
+        pa.RecordBatch._import_from_c_capsule(schema, array)
+
+
+@pytest.mark.parametrize("row", [-1, 1])
+def test_a_row_outside_of_its_chunk_is_an_index_error(arrow: ModuleType, row: int) -> None:
+    chunk = arrow.ArrowSource(TABLE, ArrowColumns("v")).next()
+    assert len(chunk) == 1
+    with pytest.raises(IndexError):
+        chunk.record(row)
 
 
 def test_a_closed_chunk_has_no_rows(arrow: ModuleType) -> None:

@@ -84,6 +84,8 @@ def test_snappy_is_framed_as_xerials():
 def test_snappy_without_framing_is_read_as_librdkafka_writes_it():
     bare = bytes(cramjam.snappy.compress_raw(TEXT))
     assert codec_for("snappy").decompress(bare, len(TEXT)) == TEXT
+    with pytest.raises(ProtocolError, match="more than"):
+        codec_for("snappy").decompress(bare, len(TEXT) - 1)
 
 
 def test_snappy_block_of_a_negative_length_is_refused():
@@ -145,8 +147,9 @@ def test_zstd_stream_without_a_size_is_read_and_bounded():
     assert zstandard.frame_content_size(stream) == -1
     codec = codec_for("zstd")
     assert codec.decompress(stream, 3_000_000) == bytes(3_000_000)
-    with pytest.raises(ProtocolError):
-        codec.decompress(stream, 2_999_999)
+    for bound in (2_999_999, 300_000):
+        with pytest.raises(ProtocolError):
+            codec.decompress(stream, bound)
 
 
 @pytest.mark.parametrize(

@@ -132,10 +132,11 @@ def test_header_cut_off_is_refused():
         parse_header(SAMPLES["none"][:60])
 
 
-def test_record_count_is_compared_with_the_bytes_before_anything_is_decoded():
+@pytest.mark.parametrize("count", [2**31 - 1, len(SAMPLES["none"]) // 7])
+def test_record_count_is_compared_with_the_bytes_before_anything_is_decoded(count):
     data = bytearray(SAMPLES["none"])
-    struct.pack_into(">i", data, 57, 2**31 - 1)
-    with pytest.raises(ProtocolError, match="cannot hold 2147483647 records"):
+    struct.pack_into(">i", data, 57, count)
+    with pytest.raises(ProtocolError, match=f"cannot hold {count} records"):
         parse_header(data).records()
 
 
