@@ -240,11 +240,7 @@ class Readiness:
             return 0
         for queue in list(self._lingering):
             head = queue.batches[0]
-            if (
-                self.leader_of(queue.topic_partition) == node_id
-                and not head.attempts  # else it waits for its backoff
-                and not head.gathering
-            ):
+            if self.leader_of(queue.topic_partition) == node_id and not head.gathering:
                 head.urgent = True
                 queue.ready_at = inf
                 self._place(queue)
