@@ -39,8 +39,9 @@ class Known(NamedTuple):
 class Log:
     """One partition while its topic exists."""
 
-    def __init__(self, leader: int) -> None:
+    def __init__(self, leader: int, remembered: int) -> None:
         self.leader = leader
+        self._remembered = remembered
         self.leader_epoch = 1
         self.end = 0
         self.start = 0
@@ -67,7 +68,7 @@ class Log:
                 return OUT_OF_ORDER, -1
         offset = self._write(batch)
         earlier = known.batches if known is not None and known.epoch == batch.epoch else ()
-        batches = (*earlier, (first, last, offset))[-REMEMBERED:]
+        batches = (*earlier, (first, last, offset))[-self._remembered :]
         self.producers[batch.producer_id] = Known(batch.epoch, batches)
         return 0, offset
 

@@ -72,6 +72,15 @@ SMALL = (
         nodes=2,
     ),
     Config(
+        "created anew while requests are prepared",
+        (0, 1),
+        2,
+        frozenset({"recreate", "refuse"}),
+        nodes=2,
+        slow=True,
+        retries=1,
+    ),
+    Config(
         "created anew by name",
         (0, 0),
         3,
@@ -100,6 +109,15 @@ SMALL = (
     Config("two partitions", (0, 1), 2, _NET | {"omit"}, lossless=True),
     Config("three partitions", (0, 0, 1, 2), 1, frozenset({"close"}), window=1, together=2),
     Config("left out", (0, 1), 2, frozenset({"omit", "expire", "close"})),
+    Config(
+        "left out with few remembered",
+        (0, 0, 0, 0),
+        3,
+        frozenset({"omit", "after"}),
+        lossless=True,
+        remembered=2,
+        at_once=_EAGER,
+    ),
     Config(
         "last numbers", (0, 0, 0), 2, frozenset({"refuse", "expire", "after"}), batch=2, worn=True
     ),

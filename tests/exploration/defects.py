@@ -52,6 +52,18 @@ OWN = (
         "",
     ),
     Defect(
+        "count the attempt of an outdated batch that was not sent",
+        "core/sending/sender.py",
+        "        for batch in outdated:\n            batch.attempts -= 1\n",
+        "        for batch in outdated:\n",
+    ),
+    Defect(
+        "send more than a log recognises again",
+        "core/sending/idempotence.py",
+        "            and partition.in_flight[0].ordinal > partition.newest\n",
+        "",
+    ),
+    Defect(
         "against the sequence",
         "core/batching/accumulator.py",
         " or not self.sequencer.may_drain(batch, now, leader_epoch):\n            return False\n",

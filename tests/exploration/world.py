@@ -64,6 +64,7 @@ from exploration.broker import (
     LAST_EPOCH,
     LAST_SEQUENCE,
     NOT_LEADER,
+    REMEMBERED,
     UNKNOWN_TOPIC_ID,
     Known,
     Log,
@@ -111,6 +112,7 @@ class Config(NamedTuple):
         window: requests in flight per connection.
         together: how many full batches a request takes; 0 for any number.
         in_flight: batches in flight per partition.
+        remembered: how many batches of a producer a log recognises when they come again.
         known: whether connections, metadata and producer id are there from the beginning.
         worn: whether almost all sequences, and all epochs, have been used at the beginning.
         hints: whether a broker that does not lead names the leader (KIP-951).
@@ -139,6 +141,7 @@ class Config(NamedTuple):
     window: int = 2
     together: int = 0
     in_flight: int = 2
+    remembered: int = REMEMBERED
     linger: float = 0.0
     known: bool = True
     worn: bool = False
@@ -344,7 +347,8 @@ class World:
     def _new_logs(self) -> dict[int, Log]:
         self.incarnation += 1
         nodes = self.config.nodes
-        return {p: Log(p % nodes) for p in range(self.config.partitions)}
+        remembered = self.config.remembered
+        return {p: Log(p % nodes, remembered) for p in range(self.config.partitions)}
 
     def _connect_all(self) -> None:
         self.metadata.start_request(self.now)

@@ -28,6 +28,7 @@ _SMALLEST_BATCH, _SMALL_BYTES, _SPREAD, _FEWEST_CHOICES = 200, 20, 550, 70
 _SLOW_BYTES, _QUICK_BYTES = 33, 31
 """The serializer waits for values whose length is a multiple of 3."""
 _TWO_PARTITIONS, _MOST_PLACES = 2, 40
+_ALONE, _FEW_ROWS, _FEW_ROWS_ROOM = 3, 3, 600
 _NO_TOPIC, _SLACK_S, _LONGEST_BLOCK_S = "zz-endless", 1.0, 3.0
 
 
@@ -48,6 +49,7 @@ class Bursts(ResultChecks):
             await self._check_spread()
             await self._check_rows_after_serializers()
             await self._check_pace()
+            await self._check_one_batch()
             await self._check_endless_serializer()
 
     async def close(self) -> None:
@@ -183,6 +185,36 @@ class Bursts(ResultChecks):
             entry.state, entry.settled_at = CallState.UNKNOWN, self._world.now()
         if result.count != _ROWS:
             self._ledger.false_reports.append(f"send_many of {_ROWS} rows says {result!r}")
+
+    async def _check_one_batch(self) -> None:
+        """Rows of a call that fit one batch are in one, also after records that were sent alone.
+
+        The first of those finds out how the others can be sent directly.
+        """
+        config, name = self._config, min(self._world.cluster.topics)
+        room = min(config.batch_size, config.buffer_memory - config.batch_size)
+        if (
+            room < _FEW_ROWS_ROOM
+            or config.batch_max_records is not None
+            or config.value_serializer is not None
+            or config.buffer_max_records is not None
+        ):
+            return
+        await self._producer.flush()
+        for _ in range(_ALONE):
+            await self._outcome_of(await self._sent(name, None, 0))
+        await asyncio.sleep(0)  # after an acknowledgement its call goes on before anything else
+        entries = [self._entry(name, None, 0, _SMALL_BYTES) for _ in range(_FEW_ROWS)]
+        result = await self._producer.send_many(name, [each.value for each in entries], partition=0)
+        for entry in entries:
+            entry.state, entry.settled_at = CallState.UNKNOWN, self._world.now()
+        first, last = result.offsets.get(TopicPartition(name, 0), (None, None))
+        if result.count == _FEW_ROWS and first is not None and last is not None:
+            log = self._world.cluster.topics[name].partitions[0].log
+            held = [b for b in log.batches if b.base_offset <= last and first <= b.last_offset]
+            if len(held) != 1:
+                text = f"{_FEW_ROWS} rows of send_many are in {len(held)} batches"
+                self._ledger.false_reports.append(text)
 
     async def _check_endless_serializer(self) -> None:
         """A record whose serializer does not end is refused in time, and others go on then."""

@@ -1776,6 +1776,12 @@ MUTANTS += (
         "            if not spare.count:\n",
     ),
     Mutant(
+        "send the first row of a bulk call alone in the spare batch",
+        "runtime/send/batch_appender.py",
+        "            self.drop_spare()  # which is sent at once\n",
+        "            pass\n",
+    ),
+    Mutant(
         "return the offset of a batch as the lowest of a bulk call",
         "runtime/bulk/run.py",
         "        begin, end = base_offset + first, base_offset + last\n",

@@ -12,9 +12,11 @@ import pytest
 
 from aioproducer.core.batching.partitioners import BuiltInPartitioner
 from aioproducer.errors import KafkaError, KafkaTimeoutError, ProducerClosedError
+from aioproducer.runtime.bulk.result import SendManyResult
 from aioproducer.runtime.send.appender import RecordAppender
 from aioproducer.runtime.send.serialization_queue import SerializationQueue
 from aioproducer.testing.world.loop import VirtualLoop
+from aioproducer.types import TopicPartition
 from simulation.bursts import Bursts
 from simulation.ledger import Entry, Ledger
 from simulation.simulation import run_seed
@@ -89,6 +91,27 @@ async def test_a_slow_bulk_call_that_counts_wrong_is_found_out(count: int, found
     ledger = Ledger()
     bursts = _bursts(ledger, send_many=AsyncMock(return_value=SimpleNamespace(count=count)))
     await bursts._check_pace()
+    assert len(ledger.false_reports) == found
+
+
+@pytest.mark.parametrize(("last_offsets", "found"), [((0, 3), 0), ((0, 2, 3), 1)])
+async def test_rows_of_one_call_in_several_batches_are_found_out(
+    last_offsets: tuple[int, ...], found: int
+) -> None:
+    ledger, result = Ledger(), SendManyResult(3, 3, [], {TopicPartition("t", 0): (1, 3)})
+    bursts = _bursts(ledger, flush=AsyncMock(), send_many=AsyncMock(return_value=result))
+    bursts._config.batch_size, bursts._config.buffer_memory = 2000, 4000
+    bursts._config.value_serializer = bursts._config.batch_max_records = None
+    bursts._sent = bursts._outcome_of = AsyncMock()
+    bases = (0, *(last + 1 for last in last_offsets))
+    log = SimpleNamespace(
+        batches=[
+            SimpleNamespace(base_offset=base, last_offset=last)
+            for base, last in zip(bases, last_offsets, strict=False)
+        ]
+    )
+    bursts._world.cluster.topics["t"].partitions = [SimpleNamespace(log=log)]
+    await bursts._check_one_batch()
     assert len(ledger.false_reports) == found
 
 

@@ -40,7 +40,7 @@ class Score(NamedTuple):
 
 
 class Equivalent(NamedTuple):
-    """A mutant that nobody can observe."""
+    """A mutant that no caller can observe."""
 
     path: str
     function: str
