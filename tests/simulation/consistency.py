@@ -131,6 +131,11 @@ def _of_send(engine: ProducerEngine) -> Iterator[str]:
     may_be_refused = bool(stats.records_failed)
     if fast_path.appended > known or (fast_path.appended < known and not may_be_refused):
         yield f"{fast_path.appended} records were appended, {known} count"
+    if appender._check.choice._kept is not None:
+        yield "a partitioner's choice is kept for the next record"
+    for batch in engine.accumulator.incomplete():
+        if any(asyncio.isfuture(each) and each.done() for each in batch.listeners):
+            yield f"a batch of {batch.topic_partition} has the listener of an await that has ended"
     for batch in engine.accumulator.incomplete() if not engine.accumulator._flushes else ():
         names = [getattr(each, "__qualname__", "") for each in batch.listeners.values()]
         if any(name.startswith("Flushing.") for name in names):

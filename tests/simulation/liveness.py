@@ -51,6 +51,7 @@ from simulation.queues import (
     serialized_records_wait,
 )
 from simulation.releases import serves
+from simulation.reports import TopicTotals, reports_differ
 from simulation.transactions.waiting import broken_in_transactions
 from simulation.waiting import (
     LONGEST_THROTTLE_S,
@@ -452,7 +453,17 @@ def _parts_are_wrong(engine: ProducerEngine, now: float) -> Iterator[str]:
 _STEPS_OF_BROKERS = frozenset(
     {Session._when_running, SimCluster._check_lag, SimCluster._fetch, SimWorld._wake}
 )
-_STEPS = (*STEPS, Acknowledgements, Choices, EarlyAges, Gaps, Failures, Doubts, RefusedIds)
+_STEPS = (
+    *STEPS,
+    Acknowledgements,
+    Choices,
+    EarlyAges,
+    Gaps,
+    Failures,
+    Doubts,
+    RefusedIds,
+    TopicTotals,
+)
 _WHILE_STARTED: tuple[_Rule, ...] = (
     asked_in_vain,
     asks_before_the_pause_ends,
@@ -488,6 +499,7 @@ _NOW_AND_THEN: tuple[_Rule, ...] = (
     broken_while_waiting,
     derived_state_differs,
     inconsistent,
+    reports_differ,
 )
 """Rules for a running producer; what breaks one of these stays broken until the next long wait."""
 

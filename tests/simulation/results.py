@@ -6,8 +6,10 @@ what is refreshed, see `simulation.aftermath`.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import cast
 
 import pyarrow as pa
@@ -25,6 +27,8 @@ from simulation.wrong_arguments import wrongly_accepted
 
 _ODD_HEADERS = (("h", b"1"), ("h", b"2"), ("", b""), ("none", None))
 _RECORDS = 4
+_CALLBACKS, _TURNS = 600, 3
+"""Native code calls up to 500 in one turn of the loop."""
 _REFUSED, _ABSENT, _INVALID = b"refused", 10**6, -1
 _WAITS, _MORE_THAN_A_BLOCK = 3, 520
 """A bulk call reads its items in blocks of 512."""
@@ -42,6 +46,10 @@ async def _broken_later(items: Sequence[object]) -> AsyncIterator[object]:
         yield item
 
 
+def _note(called: list[int], number: int, _: object) -> None:
+    called.append(number)
+
+
 class ResultChecks(Aftermath):
     """The questions to the producer of a run, those about results last."""
 
@@ -51,6 +59,7 @@ class ResultChecks(Aftermath):
         if self._producer.engine.failure is None and self._world.cluster.topics:
             await self._check_contents()
             await self._check_totals()
+            await self._check_callbacks()
             await self._check_refused_rows()
             await self._check_broken_sources()
             await self._check_odd_headers()
@@ -114,6 +123,21 @@ class ResultChecks(Aftermath):
         grown = {total: after[total] - before.get(total, 0.0) for total in expected}
         if grown != expected:
             self._ledger.false_reports.append(f"totals grow by {grown} instead of {expected}")
+
+    async def _check_callbacks(self) -> None:
+        """All callbacks of a record are called in their order, more than in one turn as well."""
+        entry = await self._sent(min(self._world.cluster.topics), None, 0)
+        delivery, called = entry.delivery, list[int]()
+        if delivery is None:
+            return
+        for number in range(_CALLBACKS):
+            delivery.add_done_callback(partial(_note, called, number))
+        await self._outcome_of(entry)
+        for _ in range(_TURNS):
+            await asyncio.sleep(0)
+        if called != [*range(_CALLBACKS)]:
+            text = f"{entry.label}: {len(called)} of {_CALLBACKS} callbacks are called"
+            self._ledger.false_reports.append(f"{text}, {called[:5]} first")
 
     def _totals(self, topic: str) -> dict[str, float]:
         """Return the metrics of the producer and those of a topic."""

@@ -75,6 +75,7 @@ def _engine(**link: Any) -> Any:
         _turn_is_counted=False,
         _opened_this_turn=0,
         _on_record_opens=None,
+        _check=SimpleNamespace(choice=SimpleNamespace(_kept=None)),
     )
     route = SimpleNamespace(node_id=1, leader_epoch=2)
     return SimpleNamespace(
@@ -143,6 +144,7 @@ def test_consistent_state_breaks_no_rule() -> None:
         ("appender.batch_appender.fast_path.waiting", 0),
         ("appender.batch_appender.fast_path.appended", 10),
         ("appender.batch_appender._opened_this_turn", 100),
+        ("appender.batch_appender._check.choice._kept", (None, b"value", object(), 1)),
         ("unretrieved._unwritten", {_PLACE: 1}),
         ("_failures_raised", 3),
     ],
@@ -218,6 +220,16 @@ def test_the_listener_of_a_flush_that_has_ended_is_found(flushes: int, found: in
     batch.listeners = {1: Flushing.flush, 2: partial(print)}
     engine.accumulator = SimpleNamespace(incomplete=lambda: [batch], _flushes=flushes)
     assert len(list(inconsistent(engine, 2.0))) == found
+
+
+async def test_the_listener_of_an_await_that_has_ended_is_found() -> None:
+    engine, batch = _engine(), _batch(3)
+    awaiter = asyncio.get_running_loop().create_future()
+    batch.listeners = {awaiter: partial(print)}
+    engine.accumulator = SimpleNamespace(incomplete=lambda: [batch], _flushes=0)
+    assert list(inconsistent(engine, 2.0)) == []
+    awaiter.cancel()
+    assert len(list(inconsistent(engine, 2.0))) == 1
 
 
 @pytest.mark.parametrize(("is_closing", "found"), [(True, 0), (False, 1)])
