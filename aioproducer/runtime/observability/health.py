@@ -71,8 +71,9 @@ def health(engine: ProducerEngine | None, state: str) -> Health:
     reason = failure or engine.obstacle
     if reason is None and state == "running":
         reason = _disconnection(engine)
-    sender, oldest = engine.sender, next(engine.accumulator.incomplete(), None)
-    waiting_for = None if oldest is None else str(sender.wait_of(oldest))
+    batches = [*engine.accumulator.incomplete()]
+    oldest = min(batches, key=lambda each: each.created_at, default=None)
+    waiting_for = None if oldest is None else str(engine.sender.wait_of(oldest))
     if waiting_for is None and engine.transactions is not None:
         waiting_for = engine.transactions.waiting_for
     return Health(
@@ -83,7 +84,7 @@ def health(engine: ProducerEngine | None, state: str) -> Health:
         buffer_available=engine.pool.available,
         buffer_total=engine.pool.total,
         waiting_for_memory=engine.appender.waiting,
-        batches_pending=sum(1 for _ in engine.accumulator.incomplete()),
+        batches_pending=len(batches),
         waiting_for=waiting_for,
     )
 

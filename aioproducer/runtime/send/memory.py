@@ -60,7 +60,6 @@ class BufferMemory:
             self._on_wait()
             self._stats.buffer_waits += 1
             await future
-            self._stats.buffer_wait_time += self._loop.time() - started
             if isinstance(request.error, KafkaError):
                 raise request.error.with_context()
             if request.error is not None:
@@ -72,3 +71,5 @@ class BufferMemory:
         except BaseException:
             self.pool.cancel(request)
             raise
+        finally:
+            self._stats.buffer_wait_time += self._loop.time() - started

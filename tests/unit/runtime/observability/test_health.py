@@ -13,6 +13,7 @@ from aioproducer.errors.advice import ADVICE
 from aioproducer.runtime.observability.health import Health, NodeHealth
 from aioproducer.runtime.tasks.closing import tasks_named
 from aioproducer.testing.broker import ConnectionFault, Fault
+from aioproducer.testing.faults import FaultScript
 from aioproducer.wire.api_keys import ApiKey
 
 COORDINATOR_LOAD_IN_PROGRESS = 14
@@ -54,6 +55,28 @@ def test_health_counts_pending_batches_and_names_what_the_oldest_waits_for() -> 
                 await delivery
 
     play(act)
+
+
+def test_health_names_what_a_record_waits_for_that_is_older_than_a_split_batch() -> None:
+    async def act(stage: Stage) -> None:
+        stage.create_topic("at-2", (2,))
+        faults = FaultScript(stage.faults)
+        async with stage.producer as producer:
+            await producer.warm_up(["t", "at-2"])
+            faults.next("produce", node_id=1).is_never_answered()
+            faults.next("produce", topic="at-2").answers("MESSAGE_TOO_LARGE")
+            faults.every("produce", topic="at-2", after=1).answers("NOT_ENOUGH_REPLICAS")
+            deliveries = [await producer.send("t", b"v")]
+            await asyncio.sleep(0.1)
+            deliveries += [await producer.send("at-2", b"v") for _ in range(2)]
+            await asyncio.sleep(0.1)
+            assert producer.metrics()["batch_split_total"] == 1
+            assert producer.health().waiting_for == "waiting for the broker's response"
+            faults.clear()
+            for delivery in deliveries:
+                await delivery
+
+    play(act, brokers=2, request_timeout_ms=1000)
 
 
 def test_health_in_a_transaction_names_what_its_oldest_record_waits_for() -> None:

@@ -8,7 +8,7 @@ import pytest
 from support.stage import Stage, play
 
 from aioproducer.core.batching.buffer_pool import BufferPool
-from aioproducer.errors import KafkaError, ProducerClosedError
+from aioproducer.errors import BufferExhaustedError, KafkaError, ProducerClosedError
 from aioproducer.metrics.totals import ProducerStats
 from aioproducer.runtime.send.memory import BufferMemory
 
@@ -49,6 +49,24 @@ def test_a_record_that_waits_for_memory_ends_the_linger_and_its_wait_is_counted(
                 await producer.flush()
 
     play(act, linger_ms=20_000)
+
+
+def test_a_wait_that_ends_without_memory_is_counted() -> None:
+    async def act(stage: Stage) -> None:
+        stage.create_topic("wide", (1,) * 5)
+        async with stage.producer as producer:
+            await producer.warm_up(["t", "wide"])
+            stage.faults.delay(3000)
+            for partition in range(5):  # a batch each, which are the whole memory
+                await producer.send("wide", b"v", partition=partition)
+            with pytest.raises(BufferExhaustedError):
+                await producer.send("t", b"v")
+            metrics = producer.metrics()
+            assert metrics["bufferpool_wait_total"] == 1
+            assert metrics["bufferpool_wait_time_ns_total"] == pytest.approx(1e9)
+            assert metrics["bufferpool_wait_ratio"] > 0
+
+    play(act, max_block_ms=1000)
 
 
 async def test_a_wait_raises_a_copy_of_the_error_with_which_the_memory_was_closed() -> None:
