@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from aioproducer.net.link import BrokerLink
     from aioproducer.runtime.engine import ProducerEngine
 
+_ROUNDING_S = 1e-6
 _DIALING = frozenset({NodeState.CONNECTING, NodeState.HANDSHAKING})
 
 
@@ -221,15 +222,24 @@ class WaitCounts:
     """The waits for memory; `check` it whenever the loop is idle."""
 
     def __init__(self) -> None:
-        self._waiting: set[MemoryRequest] = set()
+        self._since: dict[MemoryRequest, float] = {}
         self._counted = 0
+        self._checked_at = self._waited = 0.0
 
     def check(self, engine: ProducerEngine, now: float) -> Iterator[str]:
-        """Yield how many calls wait since the last idle moment, if fewer count."""
-        before, counted = self._waiting, self._counted
-        self._waiting, self._counted = {*engine.pool._queue}, engine.stats.buffer_waits
-        if len(self._waiting - before) > self._counted - counted:
-            yield f"{len(self._waiting - before)} calls wait for memory since, and do not count"
+        """Yield calls that wait since the last idle moment, or have waited, if fewer count."""
+        before, counted, stats = self._since, self._counted, engine.stats
+        self._since = {each: before.get(each, now) for each in engine.pool._queue}
+        self._counted = stats.buffer_waits
+        new = len(self._since.keys() - before.keys())
+        if new > self._counted - counted:
+            yield f"{new} calls wait for memory since, and do not count"
+        ended = before.keys() - self._since.keys()
+        least = sum(self._checked_at - before[each] for each in ended)
+        if stats.buffer_wait_time - self._waited < least - _ROUNDING_S:
+            waited = stats.buffer_wait_time - self._waited
+            yield f"calls have waited {least:.3f} s for memory, {waited:.3f} s count"
+        self._checked_at, self._waited = now, stats.buffer_wait_time
 
 
 class RequestCounts:

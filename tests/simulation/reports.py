@@ -53,8 +53,10 @@ def _health_differs(engine: ProducerEngine) -> Iterator[str]:
     if found.ready != is_ready or found.ready == (found.error is not None):
         yield f"health() says ready={found.ready}, error={found.error}, and it is {is_ready}"
     batches = [*engine.accumulator.incomplete()]
-    if found.batches_pending != len(batches) or (batches and found.waiting_for is None):
-        yield f"{len(batches)} batches are pending, health() says {found}"
+    oldest = min(batches, key=lambda each: each.created_at, default=None)
+    waits_for = found.waiting_for if oldest is None else str(sender.wait_of(oldest))
+    if (found.batches_pending, found.waiting_for) != (len(batches), waits_for):
+        yield f"{len(batches)} are pending, the oldest is {waits_for}, health() says {found}"
     for node_id, node in found.nodes.items():
         link = engine.client.link(node_id)
         connection = None if link is None else link._connection

@@ -97,7 +97,9 @@ def _engine(**link: Any) -> Any:
             _routes_version=7,
         ),
         appender=SimpleNamespace(batch_appender=appender),
-        stats=SimpleNamespace(records_acknowledged=4, records_failed=2, buffer_waits=0),
+        stats=SimpleNamespace(
+            records_acknowledged=4, records_failed=2, buffer_waits=0, buffer_wait_time=0.0
+        ),
         memory=SimpleNamespace(lock=SimpleNamespace(_waiters=None, locked=lambda: True)),
         accumulator=SimpleNamespace(incomplete=lambda: [_batch(1), _batch(2)], _flushes=0),
         _failures_raised=2,
@@ -325,3 +327,15 @@ def test_a_wait_for_memory_that_does_not_count_is_found(counted: int, found: int
     engine.pool._queue = [object(), object()]
     engine.stats.buffer_waits = counted
     assert len(list(steps.check(engine, math.inf))) == found
+
+
+@pytest.mark.parametrize(("counted_s", "found"), [(1.5, 0), (0.0, 1)])
+def test_the_time_of_a_wait_for_memory_that_does_not_count_is_found(
+    counted_s: float, found: int
+) -> None:
+    engine, steps = _engine(), WaitCounts()
+    engine.pool._queue, engine.stats.buffer_waits = [object()], 1
+    assert list(steps.check(engine, 1.0)) == []
+    assert list(steps.check(engine, 2.0)) == []
+    engine.pool._queue, engine.stats.buffer_wait_time = [], counted_s
+    assert len(list(steps.check(engine, 2.5))) == found

@@ -5,6 +5,7 @@ from __future__ import annotations
 from math import inf
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
@@ -80,6 +81,7 @@ def test_true_reports_break_no_rule() -> None:
         ("sender.producer_id.last_error", ClusterAuthorizationFailedError()),
         ("sender.producer_id.failures", 1),
         ("client.in_flight", lambda node_id: 2),
+        ("sender.wait_of", Mock(side_effect=["the first of two answers", "another one"])),
         ("stats.throttle_time", 500.0),
         ("stats.latency_max", 0.1),
         ("stats.latency_max", 0.5),
