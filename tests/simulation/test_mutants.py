@@ -33,3 +33,8 @@ def test_a_planted_defect_is_found(name: str) -> None:
 def test_every_defect_still_has_its_place(mutant: object) -> None:
     source = mutants.PACKAGE / mutant.file  # type: ignore[attr-defined]
     assert source.read_text(encoding="utf-8").count(mutant.old) == 1  # type: ignore[attr-defined]
+
+
+def test_every_defect_is_above_the_call_that_hunts_them() -> None:
+    source = Path(mutants.__file__).read_text(encoding="utf-8")
+    assert source.endswith('if __name__ == "__main__":\n    sys.exit(main())\n')
