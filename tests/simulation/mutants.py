@@ -2884,6 +2884,20 @@ TRANSACTIONAL_MUTANTS += (
         "        if kind is None:\n",
         transactional=True,
     ),
+    Mutant(
+        "take a later transaction that is open for the prepared one",
+        "core/transactions/prepared.py",
+        '    if now.state == "Ongoing" and now.epoch == prepared.epoch:\n',
+        '    if now.state == "Ongoing":\n',
+        transactional=True,
+    ),
+    Mutant(
+        "ask coordinators again for open transactions that have moved",
+        "runtime/tasks/coordinator_client.py",
+        "                    self._coordinators.pop(CoordinatorKey(kind, name), None)\n",
+        "                    pass\n",
+        transactional=True,
+    ),
 )
 # What the sender's half of a nineteenth round missed: reports that no run had read.
 MUTANTS += (

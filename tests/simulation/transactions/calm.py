@@ -27,6 +27,7 @@ from aioproducer.testing.broker.transactions.groups import GroupOffset
 from aioproducer.testing.faults import FaultScript
 from aioproducer.types import (
     OffsetAndMetadata,
+    PreparedTransaction,
     Record,
     TopicPartition,
     TransactionDescription,
@@ -61,6 +62,8 @@ _HEARD_OF_A_COMMIT = [
     "None",
     "PreparedTransactionEndedError",
     "False",
+    "False",
+    "PreparedTransactionUnknownError",
 ]
 """What the calls of `commit_from_outside` return or raise."""
 _READ_IN_LATENCIES = 16
@@ -193,10 +196,15 @@ async def call_out_of_turn(actor: Actor, entry: Entry, ledger: Ledger) -> None:
 
 
 async def commit_from_outside(
-    actor: Actor, entry: Entry, admin: SimAdmin, world: World, ledger: Ledger
+    actor: Actor, entries: Sequence[Entry], admin: SimAdmin, world: World, ledger: Ledger
 ) -> None:
-    """Commit a prepared record by another process; each of its calls has the outcome of that."""
+    """Commit a prepared record by another process; each of its calls has the outcome of that.
+
+    Once the next transaction of the transactional id is open, the outcome is unknown.
+    """
     heard: list[str] = []
+    first, second = entries
+    prepared: PreparedTransaction | None = None
 
     async def ask(question: Awaitable[bool | None]) -> None:
         try:
@@ -205,7 +213,8 @@ async def commit_from_outside(
             heard.append(type(error).__name__)
 
     async def fill(tx: TransactionEntry) -> None:
-        await actor.contents.send(entry)
+        nonlocal prepared
+        await actor.contents.send(first)
         prepared = await actor.producer.prepare_transaction()
         faults = FaultScript(world.cluster.faults)
         fault = faults.next("end_txn").answers("INVALID_TXN_STATE")
@@ -217,7 +226,16 @@ async def commit_from_outside(
                 await ask(admin.finish(prepared, commit=commit))
             await ask(admin.still_prepared(prepared))
 
+    async def fill_next(tx: TransactionEntry) -> None:
+        await actor.contents.send(second)
+        await actor.contents.watch(second)  # the coordinator has it now
+        if prepared is not None:
+            async with admin:
+                await ask(admin.still_prepared(prepared))
+                await ask(admin.finish(prepared, commit=True))
+
     tx = await actor.calm_transaction(fill)
+    await actor.calm_transaction(fill_next)
     if heard != _HEARD_OF_A_COMMIT:
         text = f"{tx.label} is committed by another process, whose calls return {heard}"
         ledger.false_reports.append(text)

@@ -20,9 +20,10 @@ from aioproducer.core.transactions.requests import (
     FIRST_WITH_MANY_KEYS,
 )
 from aioproducer.errors import IllegalStateError, KafkaError, KafkaTimeoutError
+from aioproducer.testing.broker.transactions.shards import CoordinatorKind
 from aioproducer.testing.broker.transactions.states import TransactionState
 from aioproducer.wire.api_keys import ApiKey
-from simulation.faults.brokers import Crash
+from simulation.faults.brokers import Crash, move_leader
 from simulation.faults.processes import reset_connections
 from simulation.ledger import Entry
 from simulation.releases import all_have_v2, all_serve
@@ -219,14 +220,26 @@ class TransactionalPlay:
             await self._check_choice_of_open_transactions(admin, found & self._ongoing())
             present = [self._cast.present(seat) for seat in self._cast.seats.values()]
             keep = [actor.entry.transactional_id for actor in present if actor is not None]
-            for seat in self._cast.seats.values():
-                await admin.abort_orphans(seat.name, keep=keep)
+            await self._abort_orphans(admin, keep, sorted(found))
         left, ended = self._ongoing().difference(keep), found.intersection(keep) - self._ongoing()
         if self._loop.time() - began_at > _LONG_TIMEOUT_S / 2:
             ended = set()  # perhaps by their timeout
         if left or ended:
             text = f"abort_orphans() has left {sorted(left)} open, and ended {sorted(ended)}"
             self._ledger.false_reports.append(text)
+
+    async def _abort_orphans(
+        self, admin: SimAdmin, keep: Sequence[str], found: Sequence[str]
+    ) -> None:
+        """Abort what is open but for `keep`; the client knows coordinators that have moved."""
+        for name in found:
+            shard = self._cast.cluster.shards.shard(CoordinatorKind.TRANSACTION, name)
+            move_leader(self._run.world, shard.topic, shard.index)
+        try:
+            for seat in self._cast.seats.values():
+                await admin.abort_orphans(seat.name, keep=keep)
+        except KafkaTimeoutError as error:
+            self._ledger.unrecovered.append(f"coordinators have moved: {error}")
 
     async def _check_choice_of_open_transactions(self, admin: SimAdmin, open_: set[str]) -> None:
         """Only those are found that the arguments describe; brokers before 4.1 know no pattern."""
@@ -372,9 +385,9 @@ class TransactionalPlay:
         if self._cast.timeout_s < _LONG_TIMEOUT_S:
             return
         if all(all_serve(cluster, api, version) for api, version in needed.items()):
-            name = b"<outside/%s>" % actor.entry.name.encode()
-            entry = Entry(name, -2, topic, 0, None, name, (), None, now)
-            await commit_from_outside(actor, entry, admin, self._run.world, self._ledger)
+            names = [b"<outside %d/%s>" % (i, actor.entry.name.encode()) for i in range(2)]
+            entries = [Entry(name, -2, topic, 0, None, name, (), None, now) for name in names]
+            await commit_from_outside(actor, entries, admin, self._run.world, self._ledger)
 
     async def _make_neighbours(self, actor: Actor) -> None:
         """See `simulation.transactions.neighbours`."""
