@@ -126,14 +126,16 @@ def not_dialed(engine: ProducerEngine, now: float) -> Iterator[str]:
     that takes long is no reason to wait.
     """
     client = engine.client
-    if engine.metadata.next_update_at(now) > now or client.any_connected():
+    is_connected = any(link.versions is not None for link in client._links())
+    if engine.metadata.next_update_at(now) > now or is_connected:
         return
     rebootstraps = engine.config.metadata_recovery_strategy == "rebootstrap"
     links = list(client._bootstrap.values()) if rebootstraps or not client._brokers else []
     links += client._brokers.values()
     slow_at = [each.last_attempt_at + DIAL_TIMEOUT_S for each in client._links() if each.is_dialing]
     since = max(slow_at, default=-inf)
-    waiting = [now - max(link._retry_at, since) for link in links if link.can_connect(now)]
+    idle = [link for link in links if link._state is NodeState.DISCONNECTED]
+    waiting = [now - max(link._retry_at, since) for link in idle]
     if waiting and max(waiting) > _LATE_S:
         yield f"metadata are due, and a broker could be dialed for {max(waiting):.3f} s"
 

@@ -2868,6 +2868,12 @@ MUTANTS += (
         "            if parts is not made or self._appender.serializing.is_queued(name):\n",
         "            if parts is not made:\n",
     ),
+    Mutant(
+        "take no connection for the last one that is lost",
+        "net/client.py",
+        "        return lost_at > ready_at\n",
+        "        return False\n",
+    ),
 )
 TRANSACTIONAL_MUTANTS += (
     Mutant(

@@ -134,15 +134,14 @@ def test_a_dial_that_takes_too_long_is_found_out(
 
 
 def _undialed(strategy: str = "none", **state: Any) -> Any:
-    known = {"is_dialing": False, "_retry_at": 0.8, "last_attempt_at": 0.0}
+    known = {"is_dialing": False, "_retry_at": 0.8, "last_attempt_at": 0.0, "versions": None}
     broker = Mock(**known | state)
-    broker.can_connect = lambda now: now >= broker._retry_at and not broker.is_dialing
-    server = Mock(is_dialing=False, _retry_at=-math.inf, can_connect=lambda now: True)
+    broker._state = NodeState.CONNECTING if broker.is_dialing else NodeState.DISCONNECTED
+    server = Mock(
+        is_dialing=False, _retry_at=-math.inf, _state=NodeState.DISCONNECTED, versions=None
+    )
     client = SimpleNamespace(
-        _brokers={1: broker},
-        _bootstrap={-1: server},
-        _links=lambda: [broker, server],
-        any_connected=lambda: False,
+        _brokers={1: broker}, _bootstrap={-1: server}, _links=lambda: [broker, server]
     )
     return SimpleNamespace(
         client=client,
@@ -157,6 +156,7 @@ def _undialed(strategy: str = "none", **state: Any) -> Any:
         ({}, 1),
         ({"_retry_at": 0.95}, 0),
         ({"_retry_at": 1.5}, 0),
+        ({"versions": object()}, 0),
         ({"_retry_at": 1.5, "strategy": "rebootstrap"}, 1),
         ({"is_dialing": True, "strategy": "rebootstrap", "last_attempt_at": 0.5}, 0),
         ({"is_dialing": True, "strategy": "rebootstrap", "last_attempt_at": -0.2}, 1),

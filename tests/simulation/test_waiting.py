@@ -446,15 +446,21 @@ def test_a_refusal_after_which_no_metadata_are_wanted_is_found_out(
 
 
 @pytest.mark.parametrize(
-    ("is_lost", "is_awaited", "refreshed_at", "found"),
-    [(True, False, 1.0, 1), (False, False, 1.0, 0), (True, True, 1.0, 0), (True, False, 2.1, 0)],
+    ("state", "is_awaited", "refreshed_at", "found"),
+    [
+        ({}, False, 1.0, 1),
+        ({"versions": object()}, False, 1.0, 0),
+        ({"is_dialing": True}, False, 1.0, 0),
+        ({"ready_since": 2.1}, False, 1.0, 0),
+        ({}, True, 1.0, 0),
+        ({}, False, 2.1, 0),
+    ],
 )
 def test_a_last_connection_after_which_no_metadata_are_wanted_is_found_out(
-    is_lost: bool, is_awaited: bool, refreshed_at: float, found: int
+    state: dict[str, Any], is_awaited: bool, refreshed_at: float, found: int
 ) -> None:
-    client = SimpleNamespace(
-        has_no_live_connections=lambda: is_lost, _links=lambda: [SimpleNamespace(lost_at=2.0)]
-    )
+    known = {"lost_at": 2.0, "ready_since": 0.5, "versions": None, "is_dialing": False}
+    client = SimpleNamespace(_links=lambda: [SimpleNamespace(**known | state)])
     metadata = SimpleNamespace(is_awaited=is_awaited, refreshed_at=refreshed_at)
     engine: Any = SimpleNamespace(client=client, metadata=metadata)
     assert len(list(_not_asked_after_last_connection(engine, 3.0))) == found

@@ -828,11 +828,13 @@ def _waits_out_of_use(engine: ProducerEngine, now: float) -> Iterator[str]:
 
 def _not_asked_after_last_connection(engine: ProducerEngine, now: float) -> Iterator[str]:
     """No metadata are wanted although the last connection was lost (`health` shows the brokers)."""
-    client, metadata = engine.client, engine.metadata
-    if client.has_no_live_connections() and not metadata.is_awaited:
-        lost_at = max(link.lost_at for link in client._links())
-        if lost_at > metadata.refreshed_at:
-            yield f"the last connection was lost at {lost_at:.3f}, and no metadata are wanted"
+    links, metadata = engine.client._links(), engine.metadata
+    if metadata.is_awaited or any(each.versions or each.is_dialing for each in links):
+        return
+    lost_at = max((each.lost_at for each in links), default=-inf)
+    ready_at = max((each.ready_since for each in links), default=-inf)
+    if lost_at > max(ready_at, metadata.refreshed_at):
+        yield f"the last connection was lost at {lost_at:.3f}, and no metadata are wanted"
 
 
 def _pauses_too_long(engine: ProducerEngine, now: float) -> Iterator[str]:
