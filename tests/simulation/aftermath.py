@@ -57,6 +57,7 @@ _SHORT_WAY_S = 0.01
 _SHARE_OF_LINGER = 0.25
 _NEW_TOPIC, _TRIES = "zz-new", 12
 _FORBIDDEN_TOPIC = "zz-forbidden"
+_UNDESCRIBED_TOPIC = "zz-undescribed"
 _MORE_THAN_HALF, _TWO_PARTITIONS, _OVERHEAD = 0.55, 2, 200
 _LONG_BLOCK_MS = 20_000
 _ROWS, _ROW_BYTES = 60, 1800
@@ -520,7 +521,8 @@ class Aftermath:
     async def close_unanswered(self, *, cancels: bool) -> None:
         """Close with a bound, beside a close without one, while no broker answers.
 
-        Or cancel the close without a bound, which ends the delivery of records as well.
+        Or cancel the close without a bound, which ends the delivery of records as well. A call that
+        waits for metadata has its outcome when the close begins.
         """
         world, producer, entries = self._world, self._producer, []
         if world.cluster.topics and producer.engine.failure is None:
@@ -530,6 +532,8 @@ class Aftermath:
         for node_id in world.spec.nodes:
             held = Condition(Effect.HELD, node_id, until, direction=Direction.TO_CLIENT)
             world.network.weather.add(held)
+        waiting = asyncio.ensure_future(producer.partitions_for(_UNDESCRIBED_TOPIC))
+        await asyncio.sleep(0)
         closing = asyncio.ensure_future(producer.close())
         if cancels:
             await asyncio.sleep(_SLACK_S)
@@ -537,6 +541,7 @@ class Aftermath:
         await asyncio.gather(
             closing, producer.close(None if cancels else _SLACK_S), return_exceptions=cancels
         )
+        await asyncio.gather(waiting, return_exceptions=True)
         took = world.now() - began
         if took > 2 * _SLACK_S:
             what = "a close after a cancelled one" if cancels else f"close({_SLACK_S})"

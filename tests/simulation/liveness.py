@@ -69,6 +69,7 @@ from simulation.waiting import (
     links_are_old,
     more_records_than_allowed,
     numbers_on_wire,
+    waits_although_closed,
     waits_although_decided,
 )
 from simulation.workload import LARGEST_BURST
@@ -470,6 +471,7 @@ _WHILE_STARTED: tuple[_Rule, ...] = (
     keeps_refused_brokers,
     lingers_although_awaited,
     waits_although_decided,
+    waits_although_closed,
     serialized_records_wait,
     keeps_ended_waits,
 )

@@ -2874,6 +2874,12 @@ MUTANTS += (
         "        return lost_at > ready_at\n",
         "        return False\n",
     ),
+    Mutant(
+        "let calls wait for metadata while the producer is closed",
+        "runtime/engine.py",
+        "        self.metadata_task.waits.fail(error)\n        if not self._drain_is_cut",
+        "        if not self._drain_is_cut",
+    ),
 )
 TRANSACTIONAL_MUTANTS += (
     Mutant(

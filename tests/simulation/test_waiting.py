@@ -78,6 +78,7 @@ from simulation.waiting import (
     lingers_although_awaited,
     links_are_old,
     numbers_on_wire,
+    waits_although_closed,
     waits_although_decided,
 )
 
@@ -1302,3 +1303,25 @@ def test_an_end_that_is_requested_again_after_a_success_is_found_out(
         engine: Any = SimpleNamespace(transactions=transactions)
         broken += [*steps.check(engine, 1.0), *steps.check(engine, 1.1)]
     assert len(broken) == found
+
+
+@pytest.mark.parametrize(
+    ("closing", "failure", "topics", "queued", "found"),
+    [
+        (True, None, [], 0, 0),
+        (True, None, ["t"], 0, 1),
+        (True, None, [], 2, 1),
+        (False, KafkaError("no"), ["t"], 1, 2),
+        (False, None, ["t"], 1, 0),
+    ],
+)
+def test_a_call_that_waits_for_a_closed_producer_is_found_out(
+    closing: bool, failure: KafkaError | None, topics: list[str], queued: int, found: int
+) -> None:
+    engine: Any = SimpleNamespace(
+        closing=closing,
+        failure=failure,
+        metadata_task=SimpleNamespace(waits=SimpleNamespace(_waiting=dict.fromkeys(topics))),
+        pool=SimpleNamespace(queued=queued),
+    )
+    assert len(list(waits_although_closed(engine, 1.0))) == found

@@ -451,6 +451,15 @@ def waits_although_decided(engine: ProducerEngine, now: float) -> Iterator[str]:
                 yield f"a call waits for metadata of {topic}, and {failure or fatal or 'has them'}"
 
 
+def waits_although_closed(engine: ProducerEngine, now: float) -> Iterator[str]:
+    """Yield what calls wait for although the producer takes no records any more."""
+    if engine.closing or engine.failure is not None:
+        for topic in engine.metadata_task.waits._waiting:
+            yield f"a call waits for metadata of {topic}, and no record is taken"
+        if engine.pool.queued:
+            yield f"{engine.pool.queued} calls wait for memory, and no record is taken"
+
+
 def lingers_although_awaited(engine: ProducerEngine, now: float) -> Iterator[str]:
     """Yield partitions that linger while a call waits for their records or for memory."""
     accumulator, lingering = engine.accumulator, engine.accumulator.readiness._lingering
