@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from typing import Final, NamedTuple
+from collections.abc import Callable, Sequence
+from typing import Final, NamedTuple, Self
 
 from aioproducer import errors as ours
 from aioproducer._util import causes
@@ -46,16 +45,17 @@ class Translation(NamedTuple):
         result.__cause__ = error
         return result
 
-    @contextmanager
-    def translating(self) -> Iterator[None]:
-        """Raise what the block raises in the client's terms."""
-        try:
-            yield
-        except ours.KafkaError as error:
+    def translating(self) -> Self:
+        """Return the context whose block raises in the client's terms; a generator costs more."""
+        return self
+
+    def __enter__(self) -> None:
+        """Begin the block."""
+
+    def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
+        if isinstance(error, ours.KafkaError):
             raise self.translated(error) from error
-        except TimeoutError as error:
-            if self.timeout is None:
-                raise
+        if isinstance(error, TimeoutError) and self.timeout is not None:
             raise self.raised(self.timeout)(str(error)) from error
 
     def _class_for(self, error: ours.KafkaError) -> type[Exception]:

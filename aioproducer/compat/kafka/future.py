@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import functools
 import threading
-from collections.abc import Callable
-from typing import Any, Protocol, Self, cast
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple, Protocol, Self, cast
 
 from aioproducer._util import log
 from aioproducer._util.clock import Deadline
@@ -20,7 +20,9 @@ from aioproducer.compat.kafka import _errors as errors
 from aioproducer.compat.kafka._structs import RecordMetadata, metadata_of
 from aioproducer.compat.kafka._translation import translated, translating
 from aioproducer.errors import KafkaError
+from aioproducer.records import murmur2_partition
 from aioproducer.types import RecordMetadata as OwnMetadata
+from aioproducer.types import TopicMetadata
 
 __all__ = ["FutureRecordMetadata"]
 
@@ -51,6 +53,30 @@ class Handle(Protocol):
         """Call `callback(handle)` once the outcome is known."""
 
 
+class PartitionChoice(NamedTuple):
+    """The choice of a partition for a record that is sent."""
+
+    topics: Mapping[str, TopicMetadata]
+    topic: str
+    partition: int | None
+    key: bytes | None
+
+    @property
+    def topic_partition(self) -> tuple[str, int | None]:
+        """Topic and partition; None for the partition that a batch of records without key gets."""
+        known = self.topics.get(self.topic)
+        count = 0 if known is None else len(known.partitions)
+        if self.partition is not None or not count:
+            return self.topic, self.partition
+        if count > 1 and self.key is None:
+            return self.topic, None
+        return self.topic, murmur2_partition(self.key or b"", count)
+
+
+ChoiceParts = tuple[Mapping[str, TopicMetadata], str, int | None, bytes | None]
+"""The fields of a `PartitionChoice`, which few programs ask for."""
+
+
 class FutureRecordMetadata:
     """The outcome of one record; use it from any thread.
 
@@ -61,9 +87,9 @@ class FutureRecordMetadata:
 
     __slots__ = (
         "__weakref__",
+        "_choice",
         "_handle",
         "_header_size",
-        "_produce_future",
         "_ran",
         "_runner",
         "_steps",
@@ -71,9 +97,9 @@ class FutureRecordMetadata:
 
     error_on_callbacks: bool = False
 
-    def __init__(self, handle: Handle, header_size: int, choice: object = None) -> None:
+    def __init__(self, handle: Handle, header_size: int, choice: ChoiceParts | None = None) -> None:
         self._handle = handle
-        self._produce_future = choice  # OpenTelemetry reads `topic_partition` of it
+        self._choice = choice
         self._header_size = header_size
         self._steps: list[Step] | None = None
         self._ran: OneTimeEvent | None = None
@@ -150,6 +176,11 @@ class FutureRecordMetadata:
     def chain(self, future: Any) -> Self:
         """Give the outcome to another future of kafka-python, by its `success` or `failure`."""
         return self.add_callback(future.success).add_errback(future.failure)
+
+    @property
+    def _produce_future(self) -> PartitionChoice | None:
+        """What OpenTelemetry reads `topic_partition` of; None for a record that was refused."""
+        return None if self._choice is None else PartitionChoice(*self._choice)
 
     def __repr__(self) -> str:
         return f"<FutureRecordMetadata {self._handle!r}>"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import threading
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from types import SimpleNamespace
 from typing import Any, ClassVar, NamedTuple, NoReturn, Self
 
@@ -21,8 +21,6 @@ from aioproducer.compat.kafka.serializer import function_of
 from aioproducer.core.metadata.cluster import Cluster, check_topic_name
 from aioproducer.errors import AuthorizationError, InvalidTopicError, UnknownTopicOrPartitionError
 from aioproducer.metrics import Metric
-from aioproducer.records import murmur2_partition
-from aioproducer.types import TopicMetadata
 
 __all__ = ["KafkaProducer", "MetricName"]
 __path__: list[str] = []  # a package there: its modules come from kafka-python
@@ -38,26 +36,6 @@ class MetricName(NamedTuple):
     group: str
     description: str
     tags: tuple[tuple[str, str], ...]
-
-
-class PartitionChoice(NamedTuple):
-    """The choice of a partition for a record that is sent."""
-
-    topics: Mapping[str, TopicMetadata]
-    topic: str
-    partition: int | None
-    key: bytes | None
-
-    @property
-    def topic_partition(self) -> tuple[str, int | None]:
-        """Topic and partition; None for the partition that a batch of records without key gets."""
-        known = self.topics.get(self.topic)
-        count = 0 if known is None else len(known.partitions)
-        if self.partition is not None or not count:
-            return self.topic, self.partition
-        if count > 1 and self.key is None:
-            return self.topic, None
-        return self.topic, murmur2_partition(self.key or b"", count)
 
 
 class KafkaProducer(TransactionsMixin):
@@ -136,10 +114,12 @@ class KafkaProducer(TransactionsMixin):
         if value is None and key is None:
             raise ValueError("Need at least one: key or value")
         headers = _checked_headers(headers)
-        _check_topic(topic)
+        _check_topic(topic, self._metadata._topics)
         key_bytes = _serialized(self._own_serialize_key, topic, headers, key, "key")
         value_bytes = _serialized(self._own_serialize_value, topic, headers, value, "value")
-        header_size = sum(len(name.encode()) + len(content) for name, content in headers) or -1
+        header_size = -1
+        if headers:
+            header_size = sum(len(name.encode()) + len(content) for name, content in headers)
         with translating():
             try:
                 if partition is not None:
@@ -152,13 +132,13 @@ class KafkaProducer(TransactionsMixin):
                     if partition is None:
                         raise ValueError(f"the partitioner chose no partition of topic {topic}")
                 handle = connection.send(
-                    topic, value_bytes, key_bytes, headers, partition, timestamp_ms
+                    topic, value_bytes, key_bytes, headers or None, partition, timestamp_ms
                 )
             except _METADATA_ERRORS as error:
                 return FutureRecordMetadata(Failed(error), header_size)
         if self._own_settings.partitioner_ignore_keys:
             key_bytes = None
-        choice = PartitionChoice(self._metadata._topics, topic, partition, key_bytes)
+        choice = self._metadata._topics, topic, partition, key_bytes
         return FutureRecordMetadata(handle, header_size, choice)
 
     def flush(self, timeout: float | None = None) -> None:
@@ -181,7 +161,7 @@ class KafkaProducer(TransactionsMixin):
     def partitions_for(self, topic: str) -> set[int]:
         """Return the ids of a topic's partitions, waiting at most `max_block_ms` for them."""
         connection = self._own_running()
-        _check_topic(topic)
+        _check_topic(topic, self._metadata._topics)
         with translating():
             return set(range(len(connection.topic(topic).partitions)))
 
@@ -307,9 +287,11 @@ def _group_of(metric: Metric) -> str:
     return ".".join([metric.group, *(value for name, value in metric.tags if name in _GROUPING)])
 
 
-def _check_topic(topic: Any) -> None:
+def _check_topic(topic: Any, known: Container[str]) -> None:
     if not isinstance(topic, str):
         raise TypeError(f"All topics must be strings, not {type(topic).__name__}")
+    if topic in known:
+        return
     try:
         check_topic_name(topic)
     except InvalidTopicError as error:

@@ -203,6 +203,16 @@ def test_get_ends_when_a_callback_has_exited() -> None:
     assert time.monotonic() - began < WAIT_S / 2
 
 
+@pytest.mark.parametrize(
+    ("headers", "size"), [(None, -1), ([], -1), ([("", b"")], 0), ([("é", b"bc"), ("f", b"")], 5)]
+)
+def test_header_size_is_that_of_names_and_values(
+    producer: KafkaProducer, headers: Any, size: int
+) -> None:
+    metadata = producer.send("t", b"v", headers=headers).get(WAIT_S)
+    assert metadata.serialized_header_size == size
+
+
 def test_outcome_goes_to_a_chained_future(producer: KafkaProducer) -> None:
     chained = kafka.future.Future()
     metadata = producer.send("t", b"v").chain(chained).get(WAIT_S)
