@@ -4,7 +4,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.stamp
 LOCK   := .ci/requirements.lock
-NATIVE := $(wildcard aioproducer/*/*.pyx aioproducer/*/*.pxd aioproducer/*/*.pxi)
+NATIVE := $(shell find aioproducer -name '*.pyx' -o -name '*.pxd' -o -name '*.pxi')
 
 # The first Python that is new enough and can make environments; `make PYTHON=...` overrides.
 PYTHON ?= $(shell for python in python3.13 python3.12 python3.11 python3; do \

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import ast
 import re
+import shutil
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -26,6 +28,16 @@ def test_make_targets_named_in_the_documents_exist() -> None:
     assert {"demo", "test", "bench"} <= named
     for target in named:
         assert re.search(rf"^{target}\b.*:", makefile, flags=re.MULTILINE), target
+
+
+@pytest.mark.skipif(shutil.which("make") is None, reason="needs make")
+def test_change_of_each_native_source_makes_a_new_environment() -> None:
+    command = ["make", "--print-data-base", "--question", "help"]
+    rules = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False).stdout
+    (sources,) = re.findall(r"^\.venv/\.stamp: (.*)$", rules, flags=re.MULTILINE)
+    native = [path for path in PACKAGE.rglob("*.p[yx][xdi]") if path.suffix != ".pyi"]
+    assert len(native) > 8
+    assert {path.relative_to(ROOT).as_posix() for path in native} <= set(sources.split())
 
 
 def test_test_files_named_in_the_makefile_and_the_guides_exist() -> None:
