@@ -59,7 +59,7 @@ def aioproducer(
         parameter("--version", "Print the version.", callback=_print_version, is_eager=True),
     ] = False,
 ) -> None:
-    """Send records to Apache Kafka: lines, files, tables. And see what keeps them from it."""
+    """Send lines, files and tables to Apache Kafka, and find out why a cluster cannot be used."""
 
 
 def run(arguments: Sequence[str]) -> int:

@@ -60,18 +60,20 @@ class EngineOptions:
         max=_LAST_PORT,
         show_default=str(_DEFAULT_PORT),
     )
-    host: str = option("127.0.0.1", "--host HOST", "Where the brokers listen, and what they say.")
+    host: str = option(
+        "127.0.0.1", "--host HOST", "The address that the brokers listen on and advertise."
+    )
     engine: str = option(
         "embedded",
         "--engine ENGINE",
-        "embedded: in this process, up in an instant. kafka: Apache Kafka's own brokers, "
-        "which need Java, and Maven the first time.",
+        "embedded: brokers in this process, which start at once. kafka: Apache Kafka's "
+        "brokers, which need Java, and Maven the first time.",
         autocompletion=options.choices(*_ENGINES),
     )
     kafka_version: options.Text = option(
         None,
         "--kafka-version VERSION",
-        "Which release the engine kafka runs; without: the one this package is tested on.",
+        "The release for --engine kafka. Default: the one that this package is tested on.",
     )
 
     def maker(self, topics: Mapping[str, TopicSpec]) -> tuple[_Engine, str]:
@@ -99,15 +101,15 @@ def cluster(
     given: EngineOptions,
     topic: Annotated[
         options.Texts,
-        parameter("--topic NAME[:PARTITIONS[:REPLICAS]]", "A topic to create at once; repeat."),
+        parameter("--topic NAME[:PARTITIONS[:REPLICAS]]", "A topic to create; may be repeated."),
     ] = None,
     as_json: Annotated[
-        bool, parameter("--json", "Print the ready line as JSON, for scripts.")
+        bool, parameter("--json", "Print the first line as JSON, for scripts.")
     ] = False,
 ) -> int:
     """Run a Kafka cluster for development until Ctrl-C, which deletes its data.
 
-    The first line of output, printed once every broker serves, names the bootstrap servers.
+    The first line of output has the bootstrap servers. It is printed when all brokers are ready.
     """
     topics = dict(_topic(text) for text in topic or ())
     make, where = given.maker(topics)

@@ -33,12 +33,11 @@ def doctor(
     as_json: options.AsJson = False,
     connection: options.Connection,
 ) -> int:
-    """Find out what is wrong between here and a cluster, and what to do about it.
+    """Find out why a cluster cannot be used, and what to do.
 
     Follows the steps of a producer: names, ports, TLS, versions, SASL, the addresses that brokers
-    advertise, the topic, the permission to write, the clock. Nothing is changed or
-    written unless --write asks for it. Ends with the exit code of the first failure; warnings
-    leave it at 0.
+    advertise, the topic, the permission to write, the clock. Nothing is changed or written without
+    --write. The exit code is that of the first failure, or 0 if there are only warnings.
     """
     if scope.write and scope.topic is None:
         raise ConfigError("--write needs a --topic to write to")

@@ -38,7 +38,7 @@ def show_options(
         options.Text,
         typer.Argument(
             metavar="[NAME]",
-            help="An option, by Kafka's name or another client's; without: all options.",
+            help="An option, by Kafka's name or another client's. Default: all options.",
             autocompletion=_known_names,
         ),
     ] = None,

@@ -55,13 +55,13 @@ _ESCAPES = re.compile(r"\\(?:t|x([0-7][0-9a-fA-F]))")
 
 Topic = Annotated[
     str,
-    parameter("--topic -t TOPIC", "The topic that records go to.", callback=kafka_text),
+    parameter("--topic -t TOPIC", "The topic to send records to.", callback=kafka_text),
 ]
 AsJson = Annotated[bool, parameter("--json", "Print the result as one line of JSON, for scripts.")]
 TopicTimeout = Annotated[
     float,
     parameter(
-        "--topic-timeout SECONDS", "How long a topic that does not exist is waited for.", min=0.0
+        "--topic-timeout SECONDS", "How long to wait for a topic that does not exist.", min=0.0
     ),
 ]
 TOPIC_TIMEOUT_S = 10.0
@@ -69,7 +69,7 @@ OutputFormat = Annotated[
     str,
     parameter(
         "--format -f text|json",
-        "How the result is printed.",
+        "The form of the output.",
         autocompletion=choices(*OUTPUT_FORMATS),
     ),
 ]
@@ -93,20 +93,20 @@ class Connection:
     bootstrap_server: Text = option(
         None,
         "--bootstrap-server -b HOST:PORT,...",
-        "Brokers to start from; one that answers is enough.",
+        "Addresses of some brokers; the others are found through them.",
         envvar="AIOPRODUCER_BOOTSTRAP_SERVERS",
         show_default=_DEFAULT_SERVER,
     )
     config_file: File = option(
         None,
         "--config FILE",
-        "A file of producer options in Kafka's properties syntax: linger.ms=5, a line "
-        "each. -X and --bootstrap-server have the last word.",
+        "A properties file with producer options, such as linger.ms=5, one per line. "
+        "-X and --bootstrap-server override it.",
     )
     properties: Texts = option(
         None,
         "-X KEY=VALUE",
-        "A producer option by its Kafka name, as linger.ms=5 or security.protocol=SSL; "
+        "A producer option by its Kafka name, such as linger.ms=5 or security.protocol=SSL; "
         "may be repeated.",
         autocompletion=_property_names,
         shown=False,  # may be secrets
@@ -114,9 +114,9 @@ class Connection:
     allow: Texts = option(
         None,
         "--allow WHAT",
-        "What the file of --config may read and run, and where it may ask for tokens: "
-        "env, env:NAME, file, file:PATH, url, aws, class, class:NAME, or the URL of a token "
-        "endpoint; may be repeated. What -X names itself is allowed.",
+        "What the file of --config may read, run and ask for tokens: env, env:NAME, file, "
+        "file:PATH, url, aws, class, class:NAME, or the URL of a token endpoint; may be "
+        "repeated. Options of -X need no permission.",
     )
 
     def config(self, **defaults: Any) -> ProducerConfig:

@@ -29,17 +29,19 @@ class LineOptions:
     key_separator: options.Text = option(
         None,
         "--key-separator -K TEXT",
-        "Parts each line into its key and its value, such as : or \\t; without: the line "
-        "is the value.",
+        "The text between key and value of a line, such as : or \\t. Default: the line is "
+        "the value.",
         callback=options.separator,
     )
     null: options.Text = option(
         None,
         "--null TEXT",
-        "The line, key or value that means null, as in a tombstone; '' for an empty one.",
+        "The text of a line, key or value that means null, such as ''.",
         callback=options.kafka_text,
     )
-    header: options.Texts = option(None, "--header NAME=VALUE", "A header of every record; repeat.")
+    header: options.Texts = option(
+        None, "--header NAME=VALUE", "A header of every record; may be repeated."
+    )
 
     def mapping(self) -> RecordMapping:
         """Return the parts of a record, from the columns of a line."""
@@ -66,8 +68,8 @@ def produce(
         options.File,
         parameter(
             "--dead-letter FILE",
-            "Where lines without a separator go, with the reason, as NDJSON; without: the "
-            "first ends it.",
+            "The file for lines without a separator and the reason (NDJSON). Without it, the "
+            "first ends the command.",
         ),
     ] = None,
     topic_timeout: options.TopicTimeout = options.TOPIC_TIMEOUT_S,
@@ -76,8 +78,8 @@ def produce(
 ) -> int:
     """Send every line of standard input as a record.
 
-    Lines are sent as they come. Ctrl-C or the end of the input ends the command once everything
-    sent is acknowledged.
+    Lines are sent as they arrive. At the end of the input, or after Ctrl-C, the command ends when
+    all lines are acknowledged.
     """
     config = options.without_transactions(connection.config())
     job = LoadJob(

@@ -48,23 +48,27 @@ class ReadOptions:
     from_: str = option(
         "beginning",
         "--from PLACE",
-        "Where each partition is read from: beginning, end, an offset, -N for the last N "
+        "Where to begin in each partition: beginning, end, an offset, -N for the last N "
         "records, a time in ISO 8601 (UTC unless it has an offset), or @MS since 1970.",
         autocompletion=options.choices(*_WORDS),
     )
-    most: Number = option(None, "--max -n COUNT", "At most so many records; without: all.", min=1)
-    partition: Number = option(
-        None, "--partition -p NUMBER", "Only this partition; without: all.", min=0
+    most: Number = option(
+        None, "--max -n COUNT", "The largest number of records. Default: all.", min=1
     )
-    follow: bool = option(False, "--follow", "Go on with records that arrive later, until Ctrl-C.")
-    committed: bool = option(False, "--committed", "Only what is committed (read_committed).")
+    partition: Number = option(
+        None, "--partition -p NUMBER", "Read only this partition. Default: all.", min=0
+    )
+    follow: bool = option(False, "--follow", "Continue with new records until Ctrl-C.")
+    committed: bool = option(
+        False, "--committed", "Leave out records of aborted or open transactions (read_committed)."
+    )
     key_separator: options.Text = option(
         None,
         "--key-separator -K TEXT",
-        "Print each key and this before its value, such as : or \\t; without: the value alone.",
+        "Print the key and this text before each value, such as : or \\t. Default: values only.",
         callback=options.separator,
     )
-    null: str = option("", "--null TEXT", "What is printed for a null.")
+    null: str = option("", "--null TEXT", "The text to print for null.")
 
     def batches(
         self, cluster: Cluster, topic: str, place: ReadFrom
@@ -93,10 +97,10 @@ def read(
 ) -> int:
     """Print the records that a topic has now, in the order of offsets per partition.
 
-    As text, a record's value is a line; a null is the text of --null. A file or another program
-    gets the bytes as they are, a terminal what is printable of them. As JSON, a record is a line
-    with topic, partition, offset, timestamp, key, value and headers; bytes that are no UTF-8 are
-    under key_base64 and value_base64 then. No consumer group is involved, and nothing is committed.
+    As text, each value is a line, and null is the text of --null. A file or another program gets
+    the bytes as they are, a terminal only what is printable. As JSON, each record is a line with
+    topic, partition, offset, timestamp, key, value and headers; bytes that are not UTF-8 are under
+    key_base64 and value_base64. No consumer group is used, and nothing is committed.
     """
     place = _place(wanted.from_)
     wants_json = options.wants_json(format_, as_json=as_json)

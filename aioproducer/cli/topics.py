@@ -43,7 +43,7 @@ EXAMPLES = options.examples(
 
 def _count(name: str, short: str, *, most: int) -> Any:
     """Return an option for a number that -1 leaves to the cluster."""
-    help_ = "-1: the cluster's own choice."
+    help_ = "-1: the brokers' default."
     return typer.Option(name, short, metavar="COUNT", min=-1, max=most, help=help_)
 
 
@@ -56,11 +56,11 @@ Name = Annotated[
 @grouped
 def list_topics(
     *,
-    internal: Annotated[bool, parameter("--internal", "Kafka's own topics, too.")] = False,
+    internal: Annotated[bool, parameter("--internal", "Include Kafka's internal topics.")] = False,
     as_json: options.AsJson = False,
     connection: options.Connection,
 ) -> int:
-    """Print the names of all topics, a line each."""
+    """Print the names of all topics, one per line."""
 
     async def act(cluster: Cluster) -> None:
         topics = await cluster.topics(None)
@@ -85,7 +85,7 @@ def create(
         options.Texts,
         parameter(
             "--topic-config KEY=VALUE",
-            "An option of the topic by its Kafka name, as retention.ms=1000; repeat.",
+            "An option of the topic, such as retention.ms=1000; may be repeated.",
         ),
     ] = None,
     as_json: options.AsJson = False,
@@ -135,7 +135,7 @@ def delete(
     *,
     name: Name,
     missing_ok: Annotated[
-        bool, parameter("--missing-ok", "That there is no such topic is fine.")
+        bool, parameter("--missing-ok", "End with exit code 0 if the topic does not exist.")
     ] = False,
     as_json: options.AsJson = False,
     connection: options.Connection,

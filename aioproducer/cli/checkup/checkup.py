@@ -46,18 +46,19 @@ class Scope:
     topic: options.Text = option(
         None,
         "--topic -t TOPIC",
-        "A topic to examine: its partitions and replicas, and whether you may write to it; "
-        "without: none.",
+        "A topic to check: its partitions, its replicas, and whether you may write to it.",
         callback=options.kafka_text,
     )
     write: bool = option(
         False,
         "--write",
-        "Write one small record to --topic, as an application would. With a transactional.id its "
-        "transaction is aborted, and a running producer of that id is shut out.",
+        "Write one small record to --topic. With a transactional.id, its transaction is aborted, "
+        "and a running producer with this id is fenced.",
     )
-    step_s: float = option(5.0, "--step-timeout SECONDS", "How long each step may take.", min=0.1)
-    total_s: float = option(60.0, "--timeout SECONDS", "How long all of it may take.", min=0.1)
+    step_s: float = option(5.0, "--step-timeout SECONDS", "The time limit of each step.", min=0.1)
+    total_s: float = option(
+        60.0, "--timeout SECONDS", "The time limit of all steps together.", min=0.1
+    )
 
 
 class Checkup:

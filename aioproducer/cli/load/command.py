@@ -43,7 +43,7 @@ def load(
     files: Annotated[
         list[str],
         typer.Argument(
-            metavar="FILE...", help="Files, gzipped or zipped too; - is standard input."
+            metavar="FILE...", help="Files, also gzipped or zipped; - is standard input."
         ),
     ],
     topic: options.Topic,
@@ -56,14 +56,14 @@ def load(
     quiet: options.Quiet = False,
     connection: options.Connection,
 ) -> int:
-    """Load CSV, NDJSON, Parquet, ORC, Avro or text files, gzipped and zipped too, into a topic.
+    """Load CSV, NDJSON, Parquet, ORC, Avro or text files into a topic, also gzipped or zipped.
 
-    Folders, file systems of others and large inputs are loaded by Spark.
+    Folders, remote file systems and large inputs are loaded by Spark.
 
-    Bad rows go to the --dead-letter file; without one the first ends the load. Ctrl-C ends the
-    reading, delivers what was accepted and prints how to resume. Delivery is at least once; with
-    --exactly-once the rows are committed with their position, so that read_committed consumers see
-    each once however often a load crashes and is run again.
+    Bad rows are written to the --dead-letter file; without one, the first ends the load. Ctrl-C
+    stops reading, delivers what was accepted and prints how to resume. Delivery is at least once.
+    With --exactly-once the rows are committed with their position, so read_committed consumers
+    see each row once, even if the load crashes and is run again.
     """
     config = connection.config(**PRODUCER_DEFAULTS)
     named = transactional(config, files, topic) if run.exactly_once else config

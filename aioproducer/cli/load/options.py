@@ -36,57 +36,61 @@ _LONGEST_NAME = 200
 class RecordOptions:
     """The mapping of a row."""
 
-    panel: ClassVar[str] = "What becomes of a row"
+    panel: ClassVar[str] = "Record"
 
-    key: Text = option(None, "--key -k COLUMNS", "The key: a column, or columns a+b.")
-    key_join: str = option("+", "--key-join TEXT", "Separator of a key's columns.")
-    value: Text = option(None, "--value COLUMN", "The value; without: the row as JSON.")
-    raw: bool = option(
-        False, "--raw", "The value is the row's own text; Parquet and ORC have none, so JSON."
+    key: Text = option(None, "--key -k COLUMNS", "The column of the key, or several: a+b.")
+    key_join: str = option("+", "--key-join TEXT", "The text between the columns of a key.")
+    value: Text = option(
+        None, "--value COLUMN", "The column of the value. Without it, the value is the row as JSON."
     )
-    value_json: bool = option(False, "--value-json", "The row as JSON (default).")
+    raw: bool = option(
+        False, "--raw", "Send the text of the row as it is. Rows of Parquet and ORC are JSON."
+    )
+    value_json: bool = option(False, "--value-json", "Send the row as JSON (default).")
     value_avro: Text = option(
         None,
         "--value-avro FILE|latest",
-        "The row as Avro, by a schema in a file or the registry's latest.",
+        "Send the row as Avro, by the schema in this file or the registry's latest.",
     )
     schema_registry: Text = option(
         None,
         "--schema-registry URL",
-        "The registry with --value-avro's schema; else schema.registry.url in the file of "
-        "--config, or AIOPRODUCER_SCHEMA_REGISTRY_URL. Credentials: "
-        "schema.registry.basic.auth.user.info or schema.registry.bearer.auth.token there, or "
+        "The schema registry for --value-avro. Default: schema.registry.url of --config, or "
+        "AIOPRODUCER_SCHEMA_REGISTRY_URL. Its credentials: schema.registry.basic.auth.user.info "
+        "or schema.registry.bearer.auth.token of --config, or "
         "AIOPRODUCER_SCHEMA_REGISTRY_USER_INFO or _TOKEN.",
     )
     register_schema: bool = option(False, "--register-schema", "Register the schema if it is new.")
     ignore_schema_rules: bool = option(
         False,
         "--ignore-schema-rules",
-        "Write although the schema has rules for writers, such as encryption.",
+        "Send although the schema has rules for writers, such as encryption.",
     )
-    header: Texts = option(None, "--header NAME=VALUE", "A header of every record; repeat.")
+    header: Texts = option(
+        None, "--header NAME=VALUE", "A header of every record; may be repeated."
+    )
     header_column: Texts = option(
         None,
         "--header-column [NAME=]COLUMN",
-        "A header from a column, by the column's name unless given another; repeat.",
+        "A header with the value of a column, named like it or NAME; may be repeated.",
     )
     timestamp: Text = option(
         None,
         "--timestamp COLUMN",
-        "The record's time: ISO 8601, or a number; without: the time of sending.",
+        "The column of the timestamp: ISO 8601 or a number. Default: the time of sending.",
     )
     timestamp_unit: str = option(
         "ms",
         "--timestamp-unit UNIT",
-        "Of numbers in --timestamp, since 1970: s, ms, us or ns.",
+        "The unit of numbers in --timestamp (since 1970): s, ms, us or ns.",
         autocompletion=options.choices(*get_args(TimestampUnit)),
     )
     partition_by: Text = option(
         None,
         "--partition-by COLUMNS",
-        "Columns whose text is hashed to choose the partition, in place of the key.",
+        "Columns whose text chooses the partition, instead of the key.",
     )
-    partition: Text = option(None, "--partition COLUMN", "A column with the partition's number.")
+    partition: Text = option(None, "--partition COLUMN", "The column of the partition's number.")
 
     def mapping(self, topic: str, registry: Mapping[str, str] | None = None) -> RecordMapping:
         """Return the `RecordMapping`; `registry` has the options of `--config` for a registry."""
@@ -123,30 +127,37 @@ class InputOptions:
     format_: Text = option(
         None,
         "--format -f FORMAT",
-        f"One of {', '.join(FORMATS)}; without: by the file's name.",
+        f"One of {', '.join(FORMATS)}. Default: by the file's name.",
         autocompletion=options.choices(*FORMATS),
     )
-    member: Text = option(None, "--member PATTERN", "Only these files of an archive: '*.csv'.")
+    member: Text = option(
+        None, "--member PATTERN", "Load only these files of an archive, such as '*.csv'."
+    )
     delimiter: Text = option(
         None,
         "--delimiter CHARACTER",
-        r"CSV: the separator of fields, such as ';', \t or \x1f.",
+        r"CSV: the character between fields, such as ';', \t or \x1f.",
         callback=options.separator,
         show_default="comma; tab for tsv",
     )
     quote: str = option(
         '"',
         "--quote CHARACTER",
-        "CSV: what encloses a field with separators; '' if nothing does.",
+        "CSV: the character around fields that contain the delimiter; '' for none.",
         callback=options.separator,
     )
     columns: Text = option(
-        None, "--columns NAMES", "CSV: the columns a,b,c of a file without a header."
+        None, "--columns NAMES", "CSV: names of the columns of a file without a header: a,b,c."
     )
-    encoding: str = option("utf-8", "--encoding CODEC", "CSV: of the text, in Python's names.")
-    null: Text = option(None, "--null TEXT", "CSV: the text that means null; none if not.")
+    encoding: str = option("utf-8", "--encoding CODEC", "CSV: the encoding, by Python's name.")
+    null: Text = option(
+        None, "--null TEXT", "CSV: the text that means null. Default: no text does."
+    )
     max_row_bytes: int = option(
-        MAX_ROW_BYTES, "--max-row-bytes BYTES", "A longer row is damage, not a row.", min=1
+        MAX_ROW_BYTES,
+        "--max-row-bytes BYTES",
+        "A longer row ends the load: the file is damaged.",
+        min=1,
     )
 
     def formats(self) -> Mapping[str, Format]:
@@ -180,27 +191,27 @@ class RunOptions:
     dead_letter: File = option(
         None,
         "--dead-letter FILE",
-        "Where bad rows go, with their reasons, as NDJSON; without: the first ends it.",
+        "The file for bad rows and their reasons (NDJSON). Without it, the first ends the load.",
     )
     state: File = option(
         None,
         "--state FILE",
-        "Where the position is kept; given, the file stays when all is loaded.",
-        show_default="INPUT.TOPIC.load-state.json here",
+        "The file for the position. If you name one, it is kept after the load.",
+        show_default="INPUT.TOPIC.load-state.json",
     )
-    resume: bool = option(False, "--resume", "Go on where the last run ended, by its state file.")
+    resume: bool = option(False, "--resume", "Continue after the position in the state file.")
     exactly_once: bool = option(
         False,
         "--exactly-once",
-        "In transactions that hold the position too: run it again, and it goes on.",
+        "Commit rows and position in transactions; run the same command again to continue.",
     )
     transaction_rows: int = option(
-        50_000, "--transaction-rows ROWS", "At most so many per transaction.", min=1
+        50_000, "--transaction-rows ROWS", "The largest number of rows per transaction.", min=1
     )
     max_outstanding: int = option(
         20_000,
         "--max-outstanding ROWS",
-        "At most so many that are read and not acknowledged: the bound of memory.",
+        "The largest number of rows in memory: read and not acknowledged yet.",
         min=1,
     )
 
@@ -232,11 +243,13 @@ class EngineOptions:
     engine: str = option(
         "auto",
         "--engine ENGINE",
-        "auto, local (this process) or spark; auto says which and why.",
+        "local (this process), spark, or auto, which prints its choice and the reason.",
         autocompletion=options.choices(*(each.value for each in Engine)),
     )
-    master: Text = option(None, "--master URL", "Where Spark runs.", show_default="local[*]")
-    spark_conf: Texts = option(None, "--spark-conf KEY=VALUE", "A setting of Spark's; repeat.")
+    master: Text = option(None, "--master URL", "The Spark master.", show_default="local[*]")
+    spark_conf: Texts = option(
+        None, "--spark-conf KEY=VALUE", "A setting of Spark; may be repeated."
+    )
 
     def settings(self) -> dict[str, str]:
         """Return the settings of Spark that `--spark-conf` gives."""

@@ -42,14 +42,14 @@ def perf(
         float,
         parameter(
             "--throughput",
-            "Records per second to send, evenly spread; 0 or -1 sends as fast as it goes. "
-            "Latencies mean something below the fastest only.",
+            "Records per second, evenly spread; 0 or -1: as fast as possible. Latencies are "
+            "meaningful only below the fastest rate.",
             min=-1,
         ),
     ] = 0.0,
     histogram: Annotated[
         options.File,
-        parameter("--histogram FILE.png", "Draw the latencies into a PNG file; needs matplotlib."),
+        parameter("--histogram FILE.png", "Draw the latencies into this file; needs matplotlib."),
     ] = None,
     topic_timeout: options.TopicTimeout = options.TOPIC_TIMEOUT_S,
     as_json: options.AsJson = False,
@@ -58,9 +58,9 @@ def perf(
 ) -> int:
     """Send generated records; show the rate and the percentiles of the latency.
 
-    While it runs, the last seconds are shown, on a terminal as a table. A record's latency is the
-    time from the call of send() to its acknowledgement, waiting for room included. Values are
-    random bytes, the same in every run. Ctrl-C ends the sending; what was sent is reported.
+    While it runs, it shows the last seconds, on a terminal as a table. A record's latency is the
+    time from the call of send() to the acknowledgement, with the wait for memory. Values are
+    random bytes, the same in every run. Ctrl-C stops sending; what was sent is reported.
     """
     if histogram is not None:
         check_picture(histogram)
