@@ -52,7 +52,7 @@ class Constraint(NamedTuple):
 
 
 _LONGEST_SENDABLE: Final = 32_000
-"""In Kafka's protocol it is 32,767; a client id may contain a transactional id."""
+"""Limit in bytes. Kafka's is 32,767, but a client id may contain a transactional id."""
 
 ANYTHING: Final = Constraint("", lambda _: True)
 
@@ -71,7 +71,7 @@ def one_of(*allowed: object) -> Constraint:
     """Limit a value to a few."""
 
     def holds(value: object) -> bool:
-        # By type too: True is no acks=1.
+        # By type too: True is not acks=1.
         return any(type(value) is type(choice) and value == choice for choice in allowed)
 
     return Constraint(f"one of {', '.join(map(repr, allowed))}", holds)

@@ -27,111 +27,112 @@ class ProducerOptions(TypedDict, total=False):
     """The options of `Producer`; `aioproducer.config.OPTIONS` has their defaults and limits."""
 
     bootstrap_servers: str | Sequence[str]
-    """Where to find the cluster: `host:port`, several separated by commas or as a sequence; IPv6
-    addresses in brackets. Any reachable broker will do."""
+    """Addresses of some brokers: `host:port`, several as a sequence or separated by commas; IPv6
+    addresses in brackets. The other brokers are found through them."""
     bootstrap_resolve_timeout_ms: int
-    """How long start() tries while none of the bootstrap servers' names can be resolved, in ms;
-    0 tries each once. Later on, names that cannot be resolved are tried again without bound."""
+    """Time that start() tries to resolve the names of the bootstrap servers, in ms; 0 tries each
+    once. After the start, names are tried again without a limit."""
     client_dns_lookup: str
-    """Whether all addresses of a name are tried in turn, or bootstrap names are replaced by
-    their canonical names first."""
+    """`use_all_dns_ips` tries all addresses of a name in turn;
+    `resolve_canonical_bootstrap_servers_only` replaces bootstrap names by their canonical
+    names first."""
     client_id: str
     """The client's name in the brokers' logs, quotas and metrics; `producer-<n>` when not given."""
     client_rack: str
-    """The rack of this client, as the brokers' `broker.rack` names theirs."""
+    """The rack of this client, in the form of the brokers' `broker.rack`."""
     metadata_max_age_ms: int
-    """After how many ms the cluster metadata is refreshed unasked; 0 with every request that
-    carries records, -1 only when something fails."""
+    """Age after which the cluster metadata is refreshed, in ms; 0: with every request that has
+    records, -1: only after failures."""
     metadata_max_idle_ms: int
-    """After how many ms without a record a topic's metadata is dropped."""
+    """Time without a record after which a topic's metadata is dropped, in ms."""
     metadata_recovery_strategy: str
-    """Whether to start again from the bootstrap servers when no known broker can be reached or a
-    broker asks for it; with `none` only the brokers last known are tried."""
+    """`rebootstrap` starts again from the bootstrap servers when no known broker can be reached,
+    or a broker asks for it; `none` tries only the known brokers."""
     metadata_recovery_rebootstrap_trigger_ms: int
-    """After how many ms without metadata the client starts again from the bootstrap servers. A
-    broker that is connected but busy or throttled is waited for."""
+    """Time without metadata after which the client starts again from the bootstrap servers, in
+    ms. It waits for a broker that is connected but busy or throttled."""
     metadata_cluster_check_enable: bool
-    """Whether brokers (from 4.4 on) check that the client reached the cluster and node it meant;
-    has no effect with metadata_recovery_strategy=none."""
+    """Whether brokers (from 4.4 on) check that the client has reached the intended cluster and
+    node; has no effect with metadata_recovery_strategy=none."""
     broker_version_fallback: str
-    """The assumed release of brokers that do not report their versions, as those before 0.10 do
-    not; what 0.8.2 understands, 0.9 does too. Given explicitly, brokers are probed at once,
-    which saves 10 s with 0.9. From `0.10.0` on no broker counts as old."""
+    """The assumed release of brokers that do not report their versions (before 0.10). What 0.8.2
+    supports, 0.9 supports too. If given, brokers are probed at once, which saves 10 s with
+    0.9. From `0.10.0` on, no broker is taken for an old one."""
     allow_auto_create_topics: bool
-    """Whether brokers may create a topic that is sent to and does not exist."""
+    """Whether brokers may create a topic that does not exist when a record is sent to it."""
     connections_max_idle_ms: int
-    """After how many ms without traffic a connection is closed; -1, or librdkafka's 0, never."""
+    """Time without traffic after which a connection is closed, in ms; -1, or librdkafka's 0:
+    never."""
     reconnect_backoff_ms: int
-    """The first wait before a broker is dialled again, in ms; it doubles with each failure."""
+    """The first wait before a broker is connected to again, in ms; it doubles with each failure."""
     reconnect_backoff_max_ms: int
-    """The longest wait before a broker is dialled again, in ms. Equals reconnect_backoff_ms when
-    only that one is set."""
+    """The longest wait before a broker is connected to again, in ms. Equals reconnect_backoff_ms
+    when only that one is set."""
     socket_connection_setup_timeout_ms: int
-    """How long setting up a connection may take at first, in ms; it doubles with each failure."""
+    """The time limit of the first attempt to connect, in ms; it doubles with each failure."""
     socket_connection_setup_timeout_max_ms: int
-    """How long setting up a connection may take at most, in ms."""
+    """The longest time limit of an attempt to connect, in ms."""
     send_buffer_bytes: int
-    """The socket's send buffer in bytes; -1 leaves it to the system (Java: 131072). A fixed size
-    ends the system's own tuning, and a large request leaves in pieces."""
+    """The socket's send buffer in bytes; -1 leaves it to the system (Java: 131072). With a fixed
+    size, the system does not tune it, and a large request is sent in pieces."""
     receive_buffer_bytes: int
     """The socket's receive buffer in bytes; -1 leaves it to the system."""
     proxy_url: str | None
-    """The proxy that leads to the brokers, as `socks5://user:password@host:port`. `socks5`
-    resolves the brokers' names here, `socks5h` and `http` (CONNECT, with Basic
-    authentication) at the proxy."""
+    """The proxy to the brokers: `socks5://user:password@host:port`. With `socks5` the client
+    resolves the brokers' names, with `socks5h` and `http` (CONNECT, Basic authentication) the
+    proxy does."""
     dialer: StreamOpener | None
-    """An async function `(host, port)` that opens a stream to a broker as `(StreamReader,
-    StreamWriter)`, instead of the client; TLS, where switched on, goes on top of it."""
+    """An async function `(host, port)` that opens a connection to a broker and returns
+    `(StreamReader, StreamWriter)`; TLS, if configured, is used on top of it."""
     max_in_flight_requests_per_connection: int
-    """How many requests may wait for their answer per broker, and one more without records; 1
+    """The largest number of requests without a response per broker, plus one without records; 1
     keeps the order of records under retries even without idempotence."""
     max_block_ms: int
-    """How long one send() may wait for metadata and memory together, in ms. So long calls that
-    ask the cluster may wait for it, too: start(), partitions_for(), those of transactions.
-    With 0 a send() never waits, and these calls wait at most request_timeout_ms."""
+    """Time limit of a send() for metadata and memory together, in ms, and of calls that ask the
+    cluster: start(), partitions_for(), those of transactions. With 0 a send() never waits,
+    and these calls wait at most request_timeout_ms."""
     enqueue_timeout_ms: int | None
-    """How long send() may wait for room in the buffer, in ms: 0 not at all (`BufferFullError`),
-    -1 without bound, until close(). None: what is left of max_block_ms."""
+    """Time limit of a send() for space in the buffer, in ms; 0: none (`BufferFullError`), -1: no
+    limit until close(). None: the rest of max_block_ms."""
     delivery_timeout_ms: int
-    """How long a record may take from the end of send() to its outcome, in ms; at least
-    linger_ms + request_timeout_ms."""
+    """Time limit of a record from the end of send() to its outcome, in ms; at least linger_ms +
+    request_timeout_ms."""
     request_timeout_ms: int
-    """How long a broker may take to answer a request, in ms."""
+    """Time limit of a broker's response, in ms."""
     retries: int
-    """How often a batch is sent again after a retriable error; delivery_timeout_ms is the bound
-    that matters."""
+    """How often a batch is sent again after a retriable error; normally delivery_timeout_ms ends
+    the retries."""
     retry_backoff_ms: int
     """The first wait before a request is sent again, in ms; it doubles with each failure."""
     retry_backoff_max_ms: int
     """The longest wait before a request is sent again, in ms."""
     acks: Acks
-    """How many replicas must have a record: all in-sync ones, the leader alone (1), or none (0:
-    no answer, no offset)."""
+    """Replicas that have to write a record before it is acknowledged: all in-sync ones, the
+    leader alone (1), or none (0: no response, no offset)."""
     linger_ms: int
-    """How long a batch waits for more records at most, in ms."""
+    """The longest time that a batch waits for more records, in ms."""
     batch_size: int
     """The size of a batch in bytes; with 0 only tiny records share a batch."""
     max_request_size: int
     """The largest record and the largest request in bytes."""
     buffer_memory: int
-    """How many bytes of records may wait to be sent; send() waits when they are used up."""
+    """Bytes for records that wait to be sent; send() waits when they are used up."""
     buffer_max_records: int | None
-    """How many records may be buffered, besides the bound of buffer_memory; send() waits when
-    there are as many. None: any number."""
+    """The largest number of buffered records, in addition to buffer_memory; send() waits at this
+    number. None: no limit."""
     batch_max_records: int | None
-    """How many records make a batch full, besides batch_size. None: any number."""
+    """The largest number of records in a batch, in addition to batch_size. None: no limit."""
     producer_type: str
-    """With `sync`, send() returns when the record is delivered and raises when it is not, and
-    nothing lingers."""
+    """With `sync`, send() waits for the delivery and raises its error, and there is no linger."""
     buffer_memory_allocation_strategy: str
-    """Whether a batch takes batch_size of buffer_memory at once, or as its records need it:
+    """Whether a batch reserves batch_size of buffer_memory at once, or as its records need it:
     `incremental` suits many partitions with few records each."""
     compression_type: str
-    """How batches are compressed."""
+    """The codec for batches."""
     compressed_topics: str | Sequence[str]
-    """The topics whose batches are compressed; all of them when none is named."""
+    """The topics whose batches are compressed. Default: all."""
     compression_gzip_level: int
-    """gzip's level, -1 being its own default."""
+    """gzip's level; -1 is gzip's default."""
     compression_lz4_level: int
     """lz4's level."""
     compression_zstd_level: int
@@ -140,63 +141,62 @@ class ProducerOptions(TypedDict, total=False):
     """Batches of at least this many bytes are compressed in a thread, smaller ones on the event
     loop."""
     on_delivery_error: DeliveryErrorCallback | None
-    """Called once per failed batch with deliveries that were dropped unread, with the partition,
-    the number of those records and the error."""
+    """Called once per failed batch with records whose deliveries are not awaited, with the
+    partition, the number of these records and the error."""
     on_data_loss: Callable[[TopicPartition], object] | None
-    """Called with a partition of which acknowledged records are lost: an offset that had been
-    acknowledged was assigned again (or the topic was deleted and created anew)."""
+    """Called with a partition whose acknowledged records are lost: an acknowledged offset was
+    assigned again, or the topic was deleted and created again."""
     partitioner: str | PartitionFunction | Partitioner
     """The partitioner, which chooses a record's partition: a name (`default`, `murmur2`,
     `murmur2_random`, `consistent` or `crc32`, `consistent_random`, `round_robin`, `random`,
     and 0.8's `java_string_hash` and `java_bytes_hash`), a function, or an object with a
     `partition` method."""
     partitioner_ignore_keys: bool
-    """Whether the default partitioner spreads records with a key like those without."""
+    """Whether the default partitioner ignores keys and spreads all records."""
     partitioner_adaptive_partitioning_enable: bool
     """Whether brokers that are slow to take batches get fewer records."""
     partitioner_availability_timeout_ms: int
-    """After how many ms without taking a batch a broker gets no more records without a key; 0
-    never."""
+    """Time without taking a batch after which a broker gets no more records without a key, in
+    ms; 0: never."""
     partitioner_rack_aware: bool
-    """Whether the default partitioner prefers partitions led in the client_rack, as long as
-    there are any, for records without a key."""
+    """Whether the default partitioner prefers partitions with a leader in client_rack, if there
+    are any, for records without a key."""
     key_serializer: Serializer | SerializerFunction | None
-    """Turns keys into bytes: a `Serializer` or a function of the key, either of which may be
-    asynchronous; None takes bytes as they are."""
+    """Turns keys into bytes: a `Serializer` or a function of the key, asynchronous or not. None:
+    keys are bytes."""
     value_serializer: Serializer | SerializerFunction | None
-    """Turns values into bytes: a `Serializer` or a function of the value, either of which may be
-    asynchronous; None takes bytes as they are."""
+    """Turns values into bytes: a `Serializer` or a function of the value, asynchronous or not.
+    None: values are bytes."""
     interceptor_classes: Sequence[object]
     """Objects that see every record and its outcome, in this order; see
     `aioproducer.interceptors`."""
     config_providers: Sequence[str]
-    """In properties (files, variables, `from_properties`): which of `env`, `file` and `dir` look
-    up placeholders in values: `${env:NAME}`, `${file:PATH:KEY}`, `${dir:PATH:FILE}`."""
+    """The providers of placeholders in properties (files, variables, `from_properties`): `env`
+    for `${env:NAME}`, `file` for `${file:PATH:KEY}`, `dir` for `${dir:PATH:FILE}`."""
     enable_idempotence: bool | None
-    """Whether retries can neither duplicate nor reorder records. None: Kafka's default, on where
-    acks, retries and the requests in flight allow it."""
+    """Whether each record is written once and in order, also after retries. None: Kafka's
+    default, which is on unless acks, retries or the requests in flight exclude it."""
     transactional_id: str | None
-    """The name under which transactions survive a restart; of two producers with the same name
-    the older one is fenced."""
+    """The name by which a producer's transactions are continued after a restart; of two
+    producers with the same name the older one is fenced."""
     transaction_timeout_ms: int
-    """After how many ms the coordinator aborts an open transaction; at most the broker's
+    """Time after which the coordinator aborts an open transaction, in ms; at most the broker's
     transaction.max.timeout.ms."""
     transaction_two_phase_commit_enable: bool
-    """Whether an outside coordinator decides transactions, so that they have no timeout; needs
-    brokers that offer it, which none does by itself yet."""
+    """Whether an external coordinator decides transactions, so that they have no timeout; needs
+    brokers with two-phase commit, which no release enables by default."""
     enable_metrics_push: bool
-    """Whether client metrics are pushed to brokers that ask for them; costs nothing where none
-    does."""
+    """Whether client metrics are pushed to brokers that subscribe to them."""
     metric_reporters: Sequence[object]
-    """Objects that are notified of metrics as they come and go, or the names of their classes
-    (`package.module.Class`); see `aioproducer.metrics.reporters`. Java's JMX reporter is left
-    out."""
+    """Objects that are called when metrics are added or removed, or the names of their classes
+    (`package.module.Class`); see `aioproducer.metrics.reporters`. Java's JMX reporter is
+    ignored."""
     metrics_num_samples: int
-    """Over how many samples rates, means and peaks are taken."""
+    """The number of samples for rates, means and peaks."""
     metrics_sample_window_ms: int
-    """How long one sample of rates, means and peaks lasts, in ms."""
+    """The length of a sample of rates, means and peaks, in ms."""
     metrics_recording_level: str
-    """How detailed metrics are. All that a producer has are of the level INFO, here as in Java."""
+    """The level of detail of metrics. All metrics of a producer have the level INFO, as in Java."""
     security_protocol: str
     """Whether connections use TLS, SASL, both or neither."""
     sasl_mechanism: str
@@ -206,40 +206,41 @@ class ProducerOptions(TypedDict, total=False):
     sasl_password: str | None
     """The password for PLAIN and SCRAM."""
     sasl_jaas_config: str | None
-    """Java's JAAS line; its user name and password are taken from it."""
+    """Java's JAAS line: the login module with its options."""
     sasl_credentials: (
         Callable[
             [], tuple[str, str] | SaslCredentials | Awaitable[tuple[str, str] | SaslCredentials]
         ]
         | None
     )
-    """A function, async or not, that returns user name and password; asked at each login."""
+    """A function, async or not, that returns user name and password; called before each login."""
     sasl_oauthbearer_token: Callable[[], str | OAuthToken | Awaitable[str | OAuthToken]] | None
     """A function, async or not, that returns a token; called when a new one is due."""
     sasl_kerberos_service_name: str | None
     """The brokers' Kerberos service name."""
     sasl_login_connect_timeout_ms: int | None
-    """How long connecting to the token endpoint may take, in ms; 10 s when left out or 0."""
+    """Time limit of a connection to the token endpoint, in ms. Default, and 0: 10 s."""
     sasl_login_read_timeout_ms: int | None
-    """How long the token endpoint may take to answer, in ms; 10 s when left out or 0."""
+    """Time limit of a response of the token endpoint, in ms. Default, and 0: 10 s."""
     sasl_login_refresh_buffer_seconds: int
-    """How long before its end a credential is refreshed at the latest, in s."""
+    """A credential is refreshed at least this long before it expires, in s."""
     sasl_login_refresh_min_period_seconds: int
-    """How long a credential is kept at least, in s."""
+    """The shortest time between two refreshes of a credential, in s."""
     sasl_login_refresh_window_factor: float
-    """After which part of its life a credential is refreshed."""
+    """The share of its lifetime after which a credential is refreshed."""
     sasl_login_refresh_window_jitter: float
-    """The random part of the moment of a refresh."""
+    """The largest random share of the lifetime that is added to the time of a refresh."""
     sasl_login_retry_backoff_ms: int
     """The first wait before a login is tried again, in ms."""
     sasl_login_retry_backoff_max_ms: int
     """The longest wait before a login is tried again, in ms."""
     sasl_oauthbearer_token_endpoint_url: str | None
-    """Where tokens are fetched."""
+    """The URL of the token endpoint."""
     https_ca_location: str | None
-    """The file of the authorities of the token endpoint; the system's when left out."""
+    """The file of the authorities that sign the token endpoint's certificate. Default: the
+    system's."""
     sasl_oauthbearer_scope: str | None
-    """The scope a token is asked for."""
+    """The scope of the token."""
     sasl_oauthbearer_client_credentials_client_id: str | None
     """The client id at the token endpoint."""
     sasl_oauthbearer_client_credentials_client_secret: str | None
@@ -247,29 +248,29 @@ class ProducerOptions(TypedDict, total=False):
     sasl_oauthbearer_header_urlencode: bool
     """Whether id and secret are URL-encoded in the header."""
     sasl_oauthbearer_assertion_algorithm: str
-    """How assertions are signed."""
+    """The algorithm that signs assertions."""
     sasl_oauthbearer_assertion_claim_aud: str | None
     """The assertion's audience."""
     sasl_oauthbearer_assertion_claim_exp_seconds: int
-    """How long an assertion is valid, in s."""
+    """The lifetime of an assertion, in s."""
     sasl_oauthbearer_assertion_claim_iss: str | None
     """The assertion's issuer."""
     sasl_oauthbearer_assertion_claim_jti_include: bool
-    """Whether an assertion carries an id."""
+    """Whether an assertion has an id."""
     sasl_oauthbearer_assertion_claim_nbf_seconds: int
-    """From how long before its making an assertion is valid, in s."""
+    """How long before its creation an assertion is valid, in s."""
     sasl_oauthbearer_assertion_claim_sub: str | None
     """The assertion's subject."""
     sasl_oauthbearer_assertion_file: str | None
-    """A file that holds a ready assertion."""
+    """A file with a ready assertion."""
     sasl_oauthbearer_assertion_private_key_file: str | None
     """The file of the key that signs assertions."""
     sasl_oauthbearer_assertion_private_key_passphrase: str | None
     """The passphrase of that key."""
     sasl_oauthbearer_assertion_template_file: str | None
-    """A file of static claims and headers."""
+    """A file with static claims and headers of assertions."""
     sasl_oauthbearer_jwt_retriever_class: str | None
-    """How tokens are had: client_credentials, jwt_bearer or file; by the URL when left out."""
+    """The source of tokens: client_credentials, jwt_bearer or file. Default: by the URL."""
     ssl_truststore_certificates: str | None
     """The trusted certificates in PEM."""
     ssl_truststore_location: str | None
@@ -277,7 +278,7 @@ class ProducerOptions(TypedDict, total=False):
     ssl_truststore_password: str | None
     """The password of that file."""
     ssl_truststore_type: str
-    """The format of that file; found out when left out."""
+    """The format of that file. Default: detected."""
     ssl_keystore_certificate_chain: str | None
     """The client's certificates in PEM."""
     ssl_keystore_key: str | None
@@ -287,18 +288,18 @@ class ProducerOptions(TypedDict, total=False):
     ssl_keystore_password: str | None
     """The password of that file."""
     ssl_keystore_type: str
-    """The format of that file; found out when left out."""
+    """The format of that file. Default: detected."""
     ssl_key_location: str | None
-    """The file of the client's private key where it is not with the certificates."""
+    """The file of the client's private key, if it is not in the file of the certificates."""
     ssl_key_password: str | None
     """The password of the client's private key."""
     ssl_endpoint_identification_algorithm: str
-    """How host names are verified; the empty string switches it off."""
+    """How host names are verified; the empty string disables it."""
     ssl_enabled_protocols: Sequence[str]
-    """The TLS versions allowed; TLSv1 and TLSv1.1 are left out."""
+    """The allowed TLS versions; TLSv1 and TLSv1.1 are ignored."""
     ssl_protocol: str
     """The highest TLS version."""
     ssl_cipher_suites: Sequence[str]
-    """The cipher suites allowed, in Java's names or OpenSSL's."""
+    """The allowed cipher suites, by Java's names or OpenSSL's."""
     ssl_context: SSLContext | None
     """A ready `ssl.SSLContext`, instead of all other options of TLS."""

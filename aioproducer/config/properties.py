@@ -29,7 +29,7 @@ def parse_properties(text: str) -> dict[str, str]:
     """
     if text.lstrip()[:1] in ("{", "["):
         raise ConfigError(
-            "the file is JSON, or has sections, and is no properties file",
+            "the file is JSON, or has sections, and is not a properties file",
             advice="write one line name=value for each option",
         )
     entries = {}

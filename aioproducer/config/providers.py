@@ -124,7 +124,9 @@ def _variables(pattern: str, permissions: Permissions) -> _Lookup:
     try:
         allowed = re.compile(pattern)
     except (re.error, RecursionError, OverflowError):
-        raise ConfigError("config.providers: allowlist.pattern is no regular expression") from None
+        raise ConfigError(
+            "config.providers: allowlist.pattern is not a regular expression"
+        ) from None
 
     def lookup(path: str, name: str) -> str:
         if path:

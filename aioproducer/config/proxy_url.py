@@ -68,7 +68,7 @@ def _login(scheme: str, username: str | None, password: str | None) -> tuple[byt
     try:
         name, word = unquote_to_bytes(username), unquote_to_bytes(password or "")
     except UnicodeEncodeError:
-        raise ConfigError("user name and password in proxy_url are no proper text") from None
+        raise ConfigError("user name and password in proxy_url are not valid UTF-8 text") from None
     if scheme == "http":
         if b":" in name:
             raise ConfigError("the user name in proxy_url must not contain a colon (RFC 7617)")

@@ -43,7 +43,7 @@ _LONGEST_PATH: Final = 4096
 
 
 def _check_paths(values: dict[str, Any]) -> None:
-    """Refuse what is no path: errors name paths, and a private key must not be in one."""
+    """Refuse a value that is not a path: errors name paths, and must not show a private key."""
     for name, other in _PATHS.items():
         path = values[name]
         if path is None:

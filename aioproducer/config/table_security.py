@@ -63,7 +63,7 @@ class SecurityOptions(CoreOptions):
         "The password for PLAIN and SCRAM.", sendable(), source="librdkafka"
     )
     sasl_jaas_config: str | None = secret_option(
-        "Java's JAAS line; its user name and password are taken from it."
+        "Java's JAAS line: the login module with its options."
     )
     sasl_credentials: (
         Callable[
@@ -72,7 +72,7 @@ class SecurityOptions(CoreOptions):
         | None
     ) = option(
         None,
-        "A function, async or not, that returns user name and password; asked at each login.",
+        "A function, async or not, that returns user name and password; called before each login.",
         kind=Kind.OBJECT,
         source="KIP-86",
         kafka_name="sasl.client.callback.handler.class",
@@ -89,32 +89,37 @@ class SecurityOptions(CoreOptions):
     sasl_kerberos_service_name: str | None = option(None, "The brokers' Kerberos service name.")
     sasl_login_connect_timeout_ms: int | None = option(
         None,
-        "How long connecting to the token endpoint may take, in ms; 10 s when left out or 0.",
+        "Time limit of a connection to the token endpoint, in ms. Default, and 0: 10 s.",
         at_least(0),
         kind=Kind.INT,
         source=_OIDC,
     )
     sasl_login_read_timeout_ms: int | None = option(
         None,
-        "How long the token endpoint may take to answer, in ms; 10 s when left out or 0.",
+        "Time limit of a response of the token endpoint, in ms. Default, and 0: 10 s.",
         at_least(0),
         kind=Kind.INT,
         source=_OIDC,
     )
     sasl_login_refresh_buffer_seconds: int = option(
         300,
-        "How long before its end a credential is refreshed at the latest, in s.",
+        "A credential is refreshed at least this long before it expires, in s.",
         between(0, 3600),
         kind=Kind.SHORT,
     )
     sasl_login_refresh_min_period_seconds: int = option(
-        60, "How long a credential is kept at least, in s.", between(0, 900), kind=Kind.SHORT
+        60,
+        "The shortest time between two refreshes of a credential, in s.",
+        between(0, 900),
+        kind=Kind.SHORT,
     )
     sasl_login_refresh_window_factor: float = option(
-        0.8, "After which part of its life a credential is refreshed.", between(0.5, 1.0)
+        0.8, "The share of its lifetime after which a credential is refreshed.", between(0.5, 1.0)
     )
     sasl_login_refresh_window_jitter: float = option(
-        0.05, "The random part of the moment of a refresh.", between(0.0, 0.25)
+        0.05,
+        "The largest random share of the lifetime that is added to the time of a refresh.",
+        between(0.0, 0.25),
     )
     sasl_login_retry_backoff_ms: int = long_option(
         100, "The first wait before a login is tried again, in ms.", source=_OIDC
@@ -123,16 +128,15 @@ class SecurityOptions(CoreOptions):
         10_000, "The longest wait before a login is tried again, in ms.", source=_OIDC
     )
     sasl_oauthbearer_token_endpoint_url: str | None = option(
-        None, "Where tokens are fetched.", source=_OIDC, is_url=True
+        None, "The URL of the token endpoint.", source=_OIDC, is_url=True
     )
     https_ca_location: str | None = option(
         None,
-        "The file of the authorities of the token endpoint; the system's when left out.",
+        "The file of the authorities that sign the token endpoint's certificate. Default: "
+        "the system's.",
         source="librdkafka",
     )
-    sasl_oauthbearer_scope: str | None = option(
-        None, "The scope a token is asked for.", source=_OIDC
-    )
+    sasl_oauthbearer_scope: str | None = option(None, "The scope of the token.", source=_OIDC)
     sasl_oauthbearer_client_credentials_client_id: str | None = option(
         None, "The client id at the token endpoint.", source=_OIDC
     )
@@ -144,7 +148,7 @@ class SecurityOptions(CoreOptions):
     )
     sasl_oauthbearer_assertion_algorithm: str = option(
         "RS256",
-        "How assertions are signed.",
+        "The algorithm that signs assertions.",
         one_of_ignoring_case("RS256", "ES256"),
         source=_ASSERTION,
     )
@@ -152,17 +156,17 @@ class SecurityOptions(CoreOptions):
         None, "The assertion's audience.", source=_ASSERTION
     )
     sasl_oauthbearer_assertion_claim_exp_seconds: int = option(
-        300, "How long an assertion is valid, in s.", between(0, 86_400), source=_ASSERTION
+        300, "The lifetime of an assertion, in s.", between(0, 86_400), source=_ASSERTION
     )
     sasl_oauthbearer_assertion_claim_iss: str | None = option(
         None, "The assertion's issuer.", source=_ASSERTION
     )
     sasl_oauthbearer_assertion_claim_jti_include: bool = option(
-        False, "Whether an assertion carries an id.", source=_ASSERTION
+        False, "Whether an assertion has an id.", source=_ASSERTION
     )
     sasl_oauthbearer_assertion_claim_nbf_seconds: int = option(
         60,
-        "From how long before its making an assertion is valid, in s.",
+        "How long before its creation an assertion is valid, in s.",
         between(0, 3600),
         source=_ASSERTION,
     )
@@ -170,7 +174,7 @@ class SecurityOptions(CoreOptions):
         None, "The assertion's subject.", source=_ASSERTION
     )
     sasl_oauthbearer_assertion_file: str | None = option(
-        None, "A file that holds a ready assertion.", source=_ASSERTION
+        None, "A file with a ready assertion.", source=_ASSERTION
     )
     sasl_oauthbearer_assertion_private_key_file: str | None = option(
         None, "The file of the key that signs assertions.", source=_ASSERTION
@@ -179,11 +183,11 @@ class SecurityOptions(CoreOptions):
         "The passphrase of that key.", source=_ASSERTION
     )
     sasl_oauthbearer_assertion_template_file: str | None = option(
-        None, "A file of static claims and headers.", source=_ASSERTION
+        None, "A file with static claims and headers of assertions.", source=_ASSERTION
     )
     sasl_oauthbearer_jwt_retriever_class: str | None = option(
         None,
-        "How tokens are had: client_credentials, jwt_bearer or file; by the URL when left out.",
+        "The source of tokens: client_credentials, jwt_bearer or file. Default: by the URL.",
         kind=Kind.OBJECT,
         source="KIP-1139",
     )
@@ -194,9 +198,7 @@ class SecurityOptions(CoreOptions):
     )
     ssl_truststore_location: str | None = option(None, "The file of the trusted certificates.")
     ssl_truststore_password: str | None = secret_option("The password of that file.")
-    ssl_truststore_type: str = option(
-        "JKS", "The format of that file; found out when left out.", _STORES
-    )
+    ssl_truststore_type: str = option("JKS", "The format of that file. Default: detected.", _STORES)
     ssl_keystore_certificate_chain: str | None = secret_option(
         "The client's certificates in PEM.", source=_PEM
     )
@@ -205,23 +207,21 @@ class SecurityOptions(CoreOptions):
         None, "The file of the client's key and certificates."
     )
     ssl_keystore_password: str | None = secret_option("The password of that file.")
-    ssl_keystore_type: str = option(
-        "JKS", "The format of that file; found out when left out.", _STORES
-    )
+    ssl_keystore_type: str = option("JKS", "The format of that file. Default: detected.", _STORES)
     ssl_key_location: str | None = option(
         None,
-        "The file of the client's private key where it is not with the certificates.",
+        "The file of the client's private key, if it is not in the file of the certificates.",
         source="librdkafka",
     )
     ssl_key_password: str | None = secret_option("The password of the client's private key.")
     ssl_endpoint_identification_algorithm: str = option(
         "https",
-        "How host names are verified; the empty string switches it off.",
+        "How host names are verified; the empty string disables it.",
         one_of_ignoring_case("https", "", "none"),
     )
     ssl_enabled_protocols: Sequence[str] = option(
         ("TLSv1.2", "TLSv1.3"),
-        "The TLS versions allowed; TLSv1 and TLSv1.1 are left out.",
+        "The allowed TLS versions; TLSv1 and TLSv1.1 are ignored.",
         _VERSIONS,
     )
     ssl_protocol: str = option(
@@ -233,7 +233,7 @@ class SecurityOptions(CoreOptions):
         ),
     )
     ssl_cipher_suites: Sequence[str] = option(
-        (), "The cipher suites allowed, in Java's names or OpenSSL's."
+        (), "The allowed cipher suites, by Java's names or OpenSSL's."
     )
     ssl_context: SSLContext | None = option(
         None,
