@@ -40,6 +40,27 @@ def test_change_of_each_native_source_makes_a_new_environment() -> None:
     assert {path.relative_to(ROOT).as_posix() for path in native} <= set(sources.split())
 
 
+@pytest.mark.parametrize(
+    ("page", "records"),
+    [
+        (README, ["PYTHONS", "RELIABILITY"]),
+        ((DOCS / "performance.md").read_text(encoding="utf-8"), ["RESULTS", "PYTHONS", "NOTES"]),
+        ((DOCS / "spark_comparison.md").read_text(encoding="utf-8"), ["SPARK"]),
+    ],
+    ids=["readme", "performance", "spark"],
+)
+def test_figures_of_a_page_are_those_recorded_last(page: str, records: list[str]) -> None:
+    recorded = "".join(
+        (ROOT / "bench" / f"{name}.md").read_text(encoding="utf-8") for name in records
+    )
+    table_rows = [
+        line for line in page.splitlines() if line.startswith("|") and "make " not in line
+    ]
+    figures = set(re.findall(r"\b\d+\.\d\d\b|\b\d,\d{3},\d{3}\b", "\n".join(table_rows)))
+    assert len(figures) > 5
+    assert [each for each in sorted(figures) if not re.search(rf"\b{each}\b", recorded)] == []
+
+
 def test_test_files_named_in_the_makefile_and_the_guides_exist() -> None:
     pages = [
         ROOT / "Makefile",
