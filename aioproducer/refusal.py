@@ -10,8 +10,8 @@
 | the cluster cannot be reached: credentials, TLS, another service than Kafka | 500 | |
 
 Any other error is for the application or the operator. So is a `SerializationError` for a mistake
-of the application: a value that is no bytes and has no serializer, headers that are none, a
-serializer that raises something else (`TypeError`, `KeyError`) or returns no bytes.
+of the application: a value that is not bytes and has no serializer, invalid headers, a
+serializer that raises something else (`TypeError`, `KeyError`) or does not return bytes.
 
 Invariant: a refusal names neither brokers nor topics; it says whether the record may have been
 written all the same, so that a client can decide whether to repeat it.

@@ -89,9 +89,9 @@ class TransactionAdmin:
     async def finish(self, prepared: PreparedTransaction, *, commit: bool) -> None:
         """Commit or abort a prepared transaction; return once that is decided for good.
 
-        To repeat it is safe: the same end is a success as long as the coordinator has the outcome,
-        which it keeps until the transactional id is used again. Takes `max_block_ms` at most, and
-        as long again to learn the state of a transaction whose end is refused.
+        It may be repeated: the same end succeeds as long as the coordinator has the outcome, which
+        it keeps until the transactional id is used again. Takes at most `max_block_ms`, and as long
+        again for the state of a transaction whose end is refused.
 
         Raises:
             PreparedTransactionEndedError: it has ended the other way; most likely the broker

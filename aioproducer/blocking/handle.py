@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 class DeliveryHandle:
     """The outcome of one `send()`; in the manner of `concurrent.futures.Future`.
 
-    It cannot be cancelled: a record that was handed over is not un-sent. Use it from any thread.
+    It cannot be cancelled: a record that was handed over is sent. Use it from any thread.
     """
 
     __slots__ = ("_delivery", "_event", "_thread", "_watchers")
@@ -52,7 +52,8 @@ class DeliveryHandle:
             ValueError: the timeout is negative or NaN.
             KafkaError: the delivery failed; the error says whether it may have been written.
             TimeoutError: the timeout ended first; the record goes on.
-            IllegalStateError: called in a callback, which runs where the outcome would come from.
+            IllegalStateError: called in a callback, which would block the thread that sets the
+                outcome.
             ForkedError: in a child process, of a record its parent has handed over.
         """
         return self._wait(timeout).result()

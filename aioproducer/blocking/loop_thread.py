@@ -112,7 +112,7 @@ class LoopThread:
         """Number of checks since the loop has turned; a stopped process makes none."""
         self._thread: threading.Thread | None = None
         self._host: _Host | None = None
-        """None for a guest."""
+        """None if it runs in the event loop of another producer (gevent, eventlet)."""
         self._has_ended = False
 
     def start(self) -> None:

@@ -118,7 +118,7 @@ class Producer(TransactionsMixin):
 
     @property
     def event_loop(self) -> None:
-        """None: metrics readers need not care for the loop, the calls do."""
+        """None: metrics may be read in any thread."""
 
     # -- life ------------------------------------------------------------------------------------
 
@@ -164,7 +164,7 @@ class Producer(TransactionsMixin):
 
         Raises:
             ValueError: the timeout is negative or NaN; nothing has changed then.
-            IllegalStateError: called in a callback, which runs where the closing would.
+            IllegalStateError: called in a callback, which would block the thread that closes.
         """
         timeout = timeout_of(timeout)
         if self._thread.forked:

@@ -83,7 +83,7 @@ class Started(Generic[AnyLoopSide]):
 
 
 live: set[Started[Any]] = set()
-"""Those of this process that have not ended."""
+"""The objects of this process that have not ended."""
 _LAST = -1000
 """The priority of a finalizer that runs after those of the application."""
 _child_of_multiprocessing = 0

@@ -38,7 +38,7 @@ def choices(*values: str) -> Any:
 
 
 def kafka_text(text: str | None) -> str | None:
-    """Return an argument that goes to Kafka; one that is no UTF-8 is refused."""
+    """Return an argument that goes to Kafka; one that is not UTF-8 is refused."""
     if text is not None and utf8_size(text) < 0:
         raise ConfigError(f"{text!r} is not valid UTF-8, and Kafka has no other text")
     return text

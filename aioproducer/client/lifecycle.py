@@ -140,7 +140,7 @@ class ProducerLifecycle:
 
         Raises:
             ValueError: the timeout is negative or NaN; nothing has changed then.
-            IllegalStateError: driven by hand in a callback, or called in another loop.
+            IllegalStateError: called in a callback outside of a task, or in another loop.
         """
         timeout = timeout_of(timeout)
         if self._state is State.FORKED:

@@ -103,8 +103,8 @@ class Producer(BulkSendMixin, TransactionsMixin, MetricsMixin):
             BufferFullError: the buffer is full, and `enqueue_timeout_ms` is 0.
             RecordTooLargeError: larger than `max_request_size` or `buffer_memory`.
             SerializationError: a serializer failed, or the types cannot be sent.
-            IllegalStateError: not started, closed, another loop's, or after `fork()`; outside a
-                transaction although there is a `transactional_id`.
+            IllegalStateError: the producer is not started, is closed, belongs to another loop, or
+                was created before a `fork()`; or it is transactional and no transaction is open.
             TransactionAbortableError: the transaction has failed, see `transaction`.
         """
         if self._fast_path is not None:
@@ -161,7 +161,7 @@ class Producer(BulkSendMixin, TransactionsMixin, MetricsMixin):
         partition: int | None = None,
         timestamp_ms: int | None = None,
     ) -> RecordMetadata:
-        """`send`, then await the delivery; also a `send` that a subclass has in its place.
+        """Call `send`, also one that a subclass overrides, and await the delivery.
 
         Raises:
             KafkaError: what `send` raises, or why the delivery failed.
@@ -193,8 +193,9 @@ class Producer(BulkSendMixin, TransactionsMixin, MetricsMixin):
         Raises:
             RecordsFailedError: some have failed, and `raise_failures` is set.
             ValueError: the timeout is negative or NaN.
-            IllegalStateError: driven by hand in a callback, where it could never end; or the
-                producer is not started, closed, another loop's, or of before a `fork()`.
+            IllegalStateError: called in a callback outside of a task, where it could never end; or
+                the producer is not started, is closed, belongs to another loop, or was created
+                before a `fork()`.
         """
         timeout = timeout_of(timeout)
         engine = self._usable()

@@ -327,7 +327,7 @@ def offsets_of(offsets: OffsetsInput) -> dict[TopicPartition, OffsetAndMetadata]
         if topic is None and isinstance(place, tuple) and len(place) == 2:
             topic, partition = place
         if not isinstance(topic, str) or partition is None:
-            raise TypeError(f"{place!r} is no topic and partition")
+            raise TypeError(f"{place!r} is not a topic and partition")
         check_text("the topic", topic)
         check_integer("the partition", partition, 32)
         if index_of(partition) < 0:
@@ -349,7 +349,7 @@ def _position_of(position: Any) -> OffsetAndMetadata:
         known = OffsetAndMetadata(index_of(position))
     if not 0 <= index_of(known.offset) <= _MAX_OFFSET:
         # Other clients use negative ones for "none" and "the end".
-        raise ValueError(f"{known.offset} is no offset to commit")
+        raise ValueError(f"{known.offset} is not an offset that can be committed")
     if known.metadata is not None:
         check_text("the metadata of an offset", known.metadata)
     if known.leader_epoch is not None:
@@ -392,7 +392,7 @@ def _from_confluent(data: bytes) -> ConsumerGroupMetadata:
     body = data.removeprefix(_CONFLUENT_MAGIC)
     facts, names = body[: _GENERATION.size], body[_GENERATION.size :].split(b"\0", 2)
     if len(body) == len(data) or len(facts) != _GENERATION.size or len(names) != 3 or not names[2]:
-        raise ValueError("these bytes are no group metadata of confluent-kafka")
+        raise ValueError("these bytes are not group metadata of confluent-kafka")
     group_id, member_id, instance = names
     (generation,) = _GENERATION.unpack(facts)
     has_instance = not instance[0]

@@ -210,7 +210,7 @@ class KafkaConnectionError(KafkaError):
 
 
 class NotKafkaError(KafkaConnectionError, advice="not-kafka"):
-    """Something answers at the broker's address that is no Kafka broker."""
+    """Something answers at the broker's address that is not a Kafka broker."""
 
 
 class TlsError(AuthenticationError):

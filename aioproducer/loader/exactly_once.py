@@ -28,10 +28,10 @@ _RUN_AGAIN = (
     "Run the load again: it reads from Kafka whether this commit has worked, and resumes after it."
 )
 _LONGEST_POSITION = 1024 * 1024
-"""Characters; brokers keep 4,096 unless they are configured otherwise."""
+"""In characters; brokers accept 4,096 by default (`offset.metadata.max.bytes`)."""
 _MOST_VALUES = 1_000
 _SHARE_OF_TIMEOUT = 0.25
-"""The rest is for what is under way when a transaction is due; at the timeout it is aborted."""
+"""Share of the transaction timeout after which to commit; the rest is for the last records."""
 
 
 class LoadTransactions:
@@ -64,7 +64,7 @@ class LoadTransactions:
         self.is_usable: bool = True
         """Whether another transaction can be begun."""
         self.is_aborted: bool = False
-        """Whether the last transaction is, or will be at its timeout."""
+        """Whether the last transaction is aborted, or the broker will abort it at its timeout."""
 
     async def read(self) -> LoadState | None:
         """Return the state that an earlier run of this load has committed; None without one."""

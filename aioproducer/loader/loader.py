@@ -47,7 +47,8 @@ class Loader:
     """Loads one source into one topic; runs once.
 
     Delivery is at least once: a resumed load sends again what was acknowledged after a row whose
-    own acknowledgement had not come. With `exactly_once` it is that, for read_committed consumers.
+    own acknowledgement had not come. With `exactly_once`, read_committed consumers see each row
+    once.
     """
 
     def __init__(
@@ -395,7 +396,7 @@ class Loader:
             await self._wait_for_topic()
             await self._send_batch(batch, records)
         except (LoaderError, *ROW_ERRORS):
-            raise  # One row's own fault; what follows it was not lost.
+            raise  # The error concerns one row; the rows after it are not lost.
         except KafkaError as error:
             if self._topic_exists and not self._options.unsent_fail:
                 raise
@@ -517,7 +518,7 @@ class Loader:
         try:
             self._on_progress(self.progress)
         except HOOK_ERRORS:
-            # A load is worth more than its display.
+            # A failed display does not end the load.
             _log.exception("on_progress failed; it is not called again")
             self._on_progress = None
 

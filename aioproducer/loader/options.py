@@ -56,14 +56,14 @@ class LoadOptions:
         on_progress: Called on the event loop now and then, and at the end.
         progress_interval_s: How often.
         state_interval_s: How often the state file is written.
-        exactly_once: Load in transactions that keep the position with the rows, and resume where
-            the last one of the same transactional id committed. Takes a transactional `Producer`
-            and a source that gives the same rows again: also in the same run, which
-            gives up a transaction with a record that Kafka refuses, and does it again without that.
+        exactly_once: Commit rows and position in the same transactions, and resume after the last
+            committed one of the transactional id. Needs a transactional `Producer`, and a source
+            that gives the same rows again: a transaction with a record that Kafka rejects is
+            aborted and repeated without it.
         topic_timeout_s: How long to wait for a topic that does not exist; None for as long as
             the producer's `max_block_ms`.
-        unsent_fail: Count rows that were read, but not accepted when an error of Kafka's ends the
-            load, as failed: for inputs that cannot be read again.
+        unsent_fail: When an error of Kafka ends the load, count rows as failed that were read and
+            not accepted yet: for inputs that cannot be read again.
         transaction_rows: After how many rows a transaction ends.
         transaction_s: After what time it ends, if not before: at most a quarter of the producer's
             `transaction_timeout_ms`.

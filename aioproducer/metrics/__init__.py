@@ -78,7 +78,7 @@ class ApplicationMetric(LiveMetric):
     `read` is called often; it must be quick and must not wait. One that raises is left out.
 
     Raises:
-        TypeError: Name, group, description or a tag is no text: exporters would fail as a whole.
+        TypeError: Name, group, description or a tag is not text: exporters would fail as a whole.
         ValueError: One of them is not valid Unicode, or the name of a tag is empty, likewise.
     """
 

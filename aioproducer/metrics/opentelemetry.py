@@ -38,7 +38,7 @@ SENDING: Final = {
     "messaging.operation.name": "send",
     "messaging.operation.type": "send",
 }
-"""Of every span, by the conventions for messaging."""
+"""Attributes of every span, by the conventions for messaging."""
 _CORRELATION = "traceparent"
 _MOST_OPEN = 100_000
 _FRESH_S, _LONGEST_COLLECTION_S = 0.5, 10.0
@@ -151,7 +151,7 @@ class _Observed:
 
     def __init__(self) -> None:
         self._snapshots: dict[str, _Snapshot] = {}
-        """By client id; replaced when it changes, since other threads read it."""
+        """Snapshots by client id; replaced as a whole, since other threads read it."""
         self._names: set[str] = set()
 
     def add(self, producer: Measured, meter: Meter) -> None:
@@ -182,7 +182,7 @@ class _Observed:
 
 _everywhere: Final[WeakKeyDictionary[MeterProvider, _Observed]] = WeakKeyDictionary()
 _globally: Final = _Observed()
-"""Of the global provider, which may be set after the first call."""
+"""The producers of the global provider, which may be set after the first call."""
 
 
 class _Snapshot:

@@ -32,10 +32,10 @@ _UNNAMEABLE: Final = re.compile(r"[^a-zA-Z0-9_]|^(?=[0-9])")
 
 
 class ProducerCollector(Collector):
-    """Asks its producers whenever Prometheus asks for metrics, in whatever thread.
+    """Reads its producers' metrics at each scrape, in any thread.
 
     Args:
-        *producers: to begin with; held weakly, as those that are added later.
+        *producers: the first producers. These and those of `add` are held weakly.
     """
 
     def __init__(self, *producers: Measured) -> None:

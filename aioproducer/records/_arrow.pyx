@@ -43,7 +43,7 @@ cdef class ArrowSource:
 
     cdef ArrowArrayStream stream
     cdef ArrowSchema schema
-    cdef ArrowArray array  # the only one, of a source that is no stream
+    cdef ArrowArray array  # the only one, of a source that is not a stream
     cdef object plan
     cdef bint busy
     cdef bint closing

@@ -109,7 +109,7 @@ cdef class OpenBatches:
 
 
 cdef inline object part_of(object item, Py_ssize_t number):
-    """A part of an item; what is no tuple is a value."""
+    """A part of an item; anything but a tuple is a value."""
     if not PyTuple_CheckExact(item):
         return item if number == 1 else None
     return <object> PyTuple_GET_ITEM(item, number) if number < PyTuple_GET_SIZE(item) else None

@@ -57,7 +57,7 @@ def header_name_error(name: str) -> ValueError:
 
 
 def timestamp_error(timestamp_ms: object) -> TypeError | ValueError:
-    """Explain a timestamp that is no int, or none that Kafka can store."""
+    """Explain a timestamp that is not an int, or that Kafka cannot store."""
     if not isinstance(timestamp_ms, int):
         return TypeError(
             f"timestamp_ms must be an int (milliseconds since the epoch), not {_type(timestamp_ms)}"

@@ -31,7 +31,7 @@ MAX_TIMESTAMP: Final = -3
 
 FETCH_BYTES: Final = 8 * 1024 * 1024
 FETCH_VERSIONS: Final = (4, 12)
-"""From isolation levels to the last version with the names of topics."""
+"""The first version has isolation levels; the last one has names of topics, not ids."""
 _MAX_WAIT_MS: Final = 500
 
 

@@ -39,7 +39,7 @@ _FRONTS = (Struct(">bb"), Struct(">bbq"))
 """magic, attributes, and from magic 1 on the timestamp."""
 
 MESSAGE_GROWTH = 27
-"""What a record may grow by: in a RecordBatch it has 7 bytes at least besides key and value."""
+"""Bytes by which a record may grow: a RecordBatch adds at least 7 bytes to key and value."""
 
 
 def magic_for(produce_version: int) -> int:

@@ -269,7 +269,7 @@ def _read_headers(data: bytes, position: int, end: int) -> tuple[HeaderPairs, in
         value, position = _read_nullable_bytes(data, position, end)
         if name is None:
             raise ProtocolError("a header has no name")
-        # Brokers take any bytes for a name; what is no UTF-8 reads as in Java.
+        # Brokers take any bytes for a name; what is not UTF-8 reads as in Java.
         headers.append((name.decode(errors="replace"), value))
     return tuple(headers), position
 

@@ -32,7 +32,7 @@ def check_folder(folder: str, process: str) -> None:
     """Raise unless this process can make files in a directory."""
     if not (is_folder(folder) and os.access(folder, os.W_OK | os.X_OK)):
         raise DeadLetterError(
-            f"dead.letter.path {folder!r} is no directory that {process} can write to",
+            f"dead.letter.path {folder!r} is not a directory that {process} can write to",
             advice="create it, or mount it, on every executor and on the driver",
         )
 

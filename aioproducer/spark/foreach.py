@@ -58,11 +58,11 @@ def batch_writer(
     """Return a function for `df.writeStream.foreachBatch(...)` that writes micro-batches to Kafka.
 
     Up to `max_rows` and `max_bytes` the driver writes a micro-batch itself, by a producer that
-    stays connected; larger ones are written by tasks. With `delivery.guarantee=exactly-once` one
-    that Spark runs again after a crash writes nothing, whichever way it was written. Spark must
-    then give the batches of a checkpoint the same numbers, which it does; a new checkpoint needs
-    another `query`. So does each further writer of a stream: a micro-batch is written once per
-    `query` and `topic`, so that other rows of it raise `IllegalStateError`.
+    stays connected; larger ones are written by tasks. With `delivery.guarantee=exactly-once`, a
+    written micro-batch that Spark runs again after a crash is skipped, by its number. So a new
+    checkpoint, which numbers from 0 again, needs another `query`. So does each further writer of a
+    stream: a micro-batch is written once per `query` and `topic`, and other rows of it raise
+    `IllegalStateError`.
 
     Args:
         options: those of `df.write.format("aioproducer")`; values may be numbers and

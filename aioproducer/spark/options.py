@@ -38,7 +38,7 @@ class Guarantee(Enum):
     AT_LEAST_ONCE = "at-least-once"
     """Every row is written, once unless Spark runs its task or batch again."""
     TASK_TRANSACTIONS = "task-transactions"
-    """As that, but read_committed consumers see no rows of a task that failed."""
+    """At least once, but read_committed consumers see no rows of a task that failed."""
     EXACTLY_ONCE = "exactly-once"
     """read_committed consumers see every row once, a micro-batch or batch job as a whole."""
 
@@ -114,7 +114,7 @@ OWN_OPTIONS: Final = (
         "value.format",
         "none: bytes or text",
         "`avro`, `json-schema` or `protobuf`: encodes the column `value`, or all columns that are "
-        "no part of a record.",
+        "not part of a record.",
     ),
     OwnOption("value.subject", "`<topic>-value`", "Subject of the schema."),
     OwnOption(
@@ -203,7 +203,7 @@ _OF_KAFKA_SOURCE: Final = {
 _ISOLATION: Final = "isolation.level"
 
 _EXACT: Final = {"checkpointlocation", "dead.letter.path", "job.id", "transactional.id.prefix"}
-"""Options of ours whose values may begin or end with a blank."""
+"""The data source's options whose values may begin or end with a blank."""
 
 _FORMATS: Final = ("avro", "json-schema", "protobuf")
 _TOPICS: Final = ("topic", "dead.letter.topic", "marker.topic")
@@ -222,10 +222,10 @@ _ADVICE: Final = (
 )
 
 DEFAULTS: Final = {"batch.size": "262144", "linger.ms": "20", "client.id": "aioproducer-spark"}
-"""Where Spark is better served than by Kafka's defaults: rows come by the ten thousand.
+"""Defaults that differ from Kafka's, since Spark passes rows by the ten thousand.
 
-No larger batches: an open one takes all of its size from `buffer.memory`, and where that is less
-than one for each partition of the topic, batches leave all but empty.
+Batches are not larger, since an open one reserves its whole size from `buffer.memory`. If that is
+less than one batch for each partition of the topic, batches are sent nearly empty.
 """
 
 
@@ -424,7 +424,7 @@ class SourceOptions:
         for name in _TOPICS:
             if name in self.own and not _TOPIC.fullmatch(self.own[name]):
                 raise ConfigError(
-                    f"{name} is no name of a topic: these have up to 249 letters, digits, dots, "
+                    f"{name} is not a name of a topic: these have up to 249 letters, digits, dots, "
                     "underscores and hyphens"
                 )
 

@@ -32,11 +32,10 @@ def answer_kafka_errors(
 ) -> None:
     """Answer requests whose handlers raise a `KafkaError`; they need no `try` from now on.
 
-    Each answer is logged with the error's text, which names the topic and says what to do; of
-    answers to the same kind of error for the same topic only some are, so that an outage does not
-    fill the log; where the application has a `ProducerLifespan`, its end says how many were not.
-    Errors that are no client's business, such as a missing permission, are logged so, too, and
-    raised: the server answers 500.
+    Each answer is logged with the error's text, which names the topic and says what to do.
+    Repeated ones (the same kind of error and the same topic) are limited, and a `ProducerLifespan`
+    logs at its end how many were left out. Errors that a client cannot act on, such as a missing
+    permission, are logged likewise, and raised: the server answers 500.
 
     An `ExceptionGroup` of `KafkaError` alone, as of an `asyncio.TaskGroup`, is answered as the one
     of its errors that a retry helps least. Its `persistence` is always "possibly persisted": other

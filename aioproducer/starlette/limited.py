@@ -10,7 +10,7 @@ from aioproducer._util import log
 
 _log = log.get("starlette")
 _logs: Final[dict[int, log.RateLimitedLog]] = {}
-"""By the identity of the owner, which may have no hash; all lines of an owner have one level."""
+"""Logs by `id()` of the owner, which may not be hashable; all lines of an owner have one level."""
 
 
 def write(

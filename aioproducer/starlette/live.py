@@ -74,9 +74,9 @@ class LivePage:
         max_viewers: how many may watch at once; other sockets are closed with 1013.
         hosts: the names under which it is reached from other machines, such as
             `ops.example.com`; without one it is served to this machine only. A request for any
-            other name is refused, as a foreign page sends it that had its own name resolve here.
-        token: what viewers have to give, as in `/live/?token=...`; None: nothing, because the
-            application or a proxy lets operators alone get here. An empty one is refused.
+            other name is refused (DNS rebinding).
+        token: required from viewers, as in `/live/?token=...`. None: not required, because the
+            application or a proxy restricts access. An empty one is refused.
         origins: other origins than the page's own from which the feed may be read, such as
             `https://ops.example.com`; needed behind a proxy that changes `Host`.
 

@@ -91,7 +91,7 @@ def decode_request_header(frame: Buffer) -> RequestHeader:
     header of an unknown API is taken to end after the client id.
 
     Raises:
-        ProtocolError: the bytes are no request header.
+        ProtocolError: the bytes are not a request header.
     """
     try:
         api_key, api_version, correlation_id = REQUEST_HEADER.unpack_from(frame)

@@ -66,11 +66,11 @@ class MockProducer(Producer):
     Args:
         auto_complete: whether records are acknowledged at once, instead of by `complete_next`.
         topics: partitions per topic; any other topic has one.
-        auto_start: whether one that was not started starts at its first call, in the loop that
-            runs, and follows its callers from loop to loop: so it can be given as it is made, as to
-            `app.dependency_overrides` of FastAPI. Otherwise such calls raise, as the real one's.
-        **options: as a `Producer`'s, `bootstrap_servers` aside; `transactional_id`, serializers,
-            interceptors, the partitioner and the limit of a record's size have their effect.
+        auto_start: whether the first call starts it, in any event loop, as for
+            `app.dependency_overrides` of FastAPI. Otherwise calls before `start()` raise, as those
+            of `Producer` do.
+        **options: those of `Producer`, except `bootstrap_servers`. `transactional_id`, serializers,
+            interceptors, the partitioner and the limit of a record's size have an effect.
 
     Attributes:
         auto_complete: see above; may be changed at any time.

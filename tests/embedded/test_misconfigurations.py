@@ -676,7 +676,7 @@ async def test_options_that_cannot_work_are_refused_before_a_connection(case: Re
 def test_a_file_of_another_form_is_called_so(text: str, tmp_path: Path) -> None:
     path = tmp_path / "producer.properties"
     path.write_text(text)
-    with pytest.raises(ConfigError, match="no properties file -> write one line name=value"):
+    with pytest.raises(ConfigError, match="not a properties file -> write one line name=value"):
         ProducerConfig.from_file(path)
 
 

@@ -285,7 +285,7 @@ def test_a_directory_that_the_driver_lacks_fails_the_query_before_a_task(
     topic = embedded.topic()
     options = {"topic": topic, "dead.letter.path": str(tmp_path / "none")}
     put(spark, tmp_path / "in", 0, 100)
-    with pytest.raises(Exception, match="is no directory that the driver can write to"):
+    with pytest.raises(Exception, match="is not a directory that the driver can write to"):
         run(stream(spark, tmp_path / "in"), embedded, tmp_path / "cp", options)
     assert embedded.records(topic) == []
 

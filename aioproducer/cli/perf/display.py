@@ -131,7 +131,7 @@ def check_picture(path: Path) -> None:
         raise ConfigError(f"--histogram: there is no directory {path.parent}")
     if not _may_be_replaced(path):
         raise ConfigError(
-            f"--histogram: {path} exists and is no picture, or a link; it was left as it is",
+            f"--histogram: {path} exists and is not a picture, or a link; it was left as it is",
             advice="name another file for the histogram",
         )
 
@@ -185,7 +185,7 @@ def _replace(path: Path, content: bytes) -> None:
     """Write a file as a whole, in place of a picture that may be there."""
     try:
         if not _may_be_replaced(path):
-            raise FileExistsError(errno.EEXIST, "it exists and is no picture")
+            raise FileExistsError(errno.EEXIST, "it exists and is not a picture")
         with replacing(path) as beside, beside.open("xb") as file:
             file.write(content)
     except OSError as error:

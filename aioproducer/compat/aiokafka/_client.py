@@ -278,7 +278,7 @@ class ClientView:
         Raises:
             IllegalArgumentError: The request is of a kind that is refused: Produce, SaslHandshake
                 and SaslAuthenticate.
-            TypeError: The object is no request.
+            TypeError: The object is not a request.
             NodeNotReadyError: The broker is unknown or cannot be reached.
             RequestTimedOutError: No response within `request_timeout_ms`.
             KafkaProtocolError: The response cannot be decoded.

@@ -373,7 +373,7 @@ class AIOKafkaProducer(TransactionsMixin):
             refuses the batch for its size or for any of its records: then none is written.
 
         Raises:
-            TypeError: `batch` is no `BatchBuilder`.
+            TypeError: `batch` is not a `BatchBuilder`.
             AssertionError, IllegalOperation and others: see `send`.
         """
         if not isinstance(batch, BatchBuilder):

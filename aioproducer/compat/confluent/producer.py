@@ -71,7 +71,7 @@ class Producer:
 
     Raises:
         KafkaException: A property is unknown or has a wrong value.
-        TypeError: The configuration is no mapping, or a callback is not callable.
+        TypeError: The configuration is not a mapping, or a callback is not callable.
     """
 
     _own_closed: bool = True  # until the constructor is through, and when it was never called
@@ -191,7 +191,7 @@ class Producer:
             How many were handed over.
 
         Raises:
-            TypeError: `messages` is no list of mappings.
+            TypeError: `messages` is not a list of mappings.
         """
         if not isinstance(messages, list):
             raise TypeError("messages must be a list")

@@ -75,7 +75,7 @@ class SendSpan:
         self._ended = False
 
     def carried(self, headers: Any) -> Any:
-        """Return a record's headers with the context; as they are if they are no pairs."""
+        """Return a record's headers with the context; as they are if they are not pairs."""
         try:
             return Carried(headers, self)
         except (TypeError, ValueError):

@@ -19,7 +19,7 @@ from aioproducer.loader.formats.format import imported
 _ROWS_ALWAYS_READ = 1_000_000
 _MAX_ROWS_PER_BYTE = 1000
 _MAX_BLOCK_BYTES = 8 << 20
-"""Of what is compressed together: each column has buffers for it. Writers take 64 to 256 KiB."""
+"""Limit of a compression block, for which each column has buffers. Writers use 64 to 256 KiB."""
 _ROWS_AT_ONCE = 250
 
 

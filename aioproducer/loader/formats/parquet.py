@@ -20,7 +20,7 @@ from aioproducer.loader.formats.format import imported, too_few_rows
 from aioproducer.loader.formats.parquet_pages import check_pages
 
 _MAX_LIST_VALUES = 100_000_000
-"""Of one column of a row group: encoded, any number of equal ones takes a few bytes."""
+"""Limit for one column of a row group: any number of equal values is encoded in a few bytes."""
 _SHARING = "DELTA_BYTE_ARRAY"
 _MAX_SHARED_BYTES = 64 << 20
 _MAX_SHARING_ROWS = 100

@@ -16,9 +16,9 @@ from aioproducer.loader.errors import SourceError
 _MAX_PAGE_BYTES = 256 << 20
 """Writers make pages of 1 MiB, some of 100 MB."""
 _MAX_GROUP_BYTES = 1 << 30
-"""Of the largest page of each column together."""
+"""Limit for the sum of the largest pages of all columns."""
 _HEADER_BYTES = (1 << 10, 1 << 16, 16 << 20)
-"""How much is read until a header is complete; pyarrow has the same limit."""
+"""Bytes to read for a header, increased until it is complete; pyarrow has the same limit."""
 _MAX_DEPTH = 8
 
 _UNCOMPRESSED_SIZE, _COMPRESSED_SIZE, _DATA_PAGE, _DATA_PAGE_V2 = 2, 3, 5, 8

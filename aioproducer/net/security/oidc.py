@@ -49,9 +49,9 @@ _LONGEST_TEXT = 200
 _BUSY = (408, 429)
 _LONGEST_ANSWER = 1024 * 1024
 _LONGEST_PAUSE_S = 60.0
-"""Of `Retry-After`, between calls: an endpoint may ask for days by mistake."""
+"""The longest `Retry-After` that is obeyed: an endpoint may ask for days by mistake."""
 _PAUSE_AFTER_REFUSAL_S = 10.0
-"""As Java's ExpiringCredentialRefreshingLogin; each connection would ask, every second."""
+"""From Java's ExpiringCredentialRefreshingLogin; else each connection would ask every second."""
 
 Assertions = Callable[[], Awaitable[str]]
 

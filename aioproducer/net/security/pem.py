@@ -68,14 +68,14 @@ def read_store(path: str, password: str | None, kind: str | None = None) -> PemS
         # A pipe without a writer would otherwise block the thread that opens it.
         with open(os.open(path, os.O_RDONLY | _NO_WAIT), "rb") as file:  # noqa: PTH123
             if stat.S_ISFIFO(os.fstat(file.fileno()).st_mode):
-                raise ConfigError(f"{path} is no store of keys: it is a pipe")
+                raise ConfigError(f"{path} is not a keystore: it is a pipe")
             data = file.read(_LONGEST_STORE + 1) or b""  # nothing of a terminal
     except OSError as error:
         raise ConfigError(
             f"{path} cannot be read: {error.strerror or error}", advice=ADVICE["file-unreadable"]
         ) from None
     if len(data) > _LONGEST_STORE:
-        raise ConfigError(f"{path} is no store of keys: it has more than {_LONGEST_STORE} bytes")
+        raise ConfigError(f"{path} is not a keystore: it has more than {_LONGEST_STORE} bytes")
     if data.startswith(_JKS_MAGIC):
         raise ConfigError(
             f"{path} is a JKS store, which only Java reads",

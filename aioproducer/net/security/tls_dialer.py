@@ -26,7 +26,7 @@ _PROBE_ID = 0x746C73
 _PROBE_BYTES = 4096
 _CLOSED_BY_PEER = (
     "the connection was closed during the TLS handshake; if that always happens, the broker may "
-    "not accept our certificate, or this is no port of Kafka's"
+    "not accept our certificate, or this is not a port of Kafka's"
 )
 _NO_LIMIT_S = 24 * 3600.0
 """Disables asyncio's handshake timeout: the caller's is shorter, with a better error."""

@@ -43,8 +43,8 @@ def as_token(given: object, extensions: Mapping[str, str] | None = None) -> OAut
     if isinstance(given, OAuthToken):
         if given.expires_at not in (None, inf) and seconds_in(given.expires_at) is None:
             raise AuthenticationError(
-                f"expires_at of an OAuthToken is {given.expires_at!r}, which is no time in seconds "
-                "since the epoch",
+                f"expires_at of an OAuthToken is {given.expires_at!r}, which is not a time in "
+                "seconds since the epoch",
                 advice="milliseconds have to be divided by 1000; leave out an end that is unknown",
             )
         if not extensions or given.extensions:

@@ -314,7 +314,7 @@ class BulkRun:
                         record, on_opened=on_opened, early=False, losses=self._losses
                     )
         except BaseException as raised:
-            # What is no part of a record yet has not reached the partitioner.
+            # What is not part of a record yet has not reached the partitioner.
             partitioner = "" if parts is None else self._engine.config.partitioner
             error = refusal_of(raised, partitioner)
             if parts is not None:

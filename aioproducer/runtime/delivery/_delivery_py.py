@@ -272,8 +272,8 @@ class Delivery:
             context: the context it runs in; a copy of the current one if left out.
 
         Raises:
-            TypeError: `callback` is no function, or a coroutine function, whose coroutine would not
-                be awaited.
+            TypeError: `callback` is not a function, or is a coroutine function, whose coroutine
+                would not be awaited.
         """
         check_done_callback(callback)
         if context is None:

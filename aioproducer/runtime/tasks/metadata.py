@@ -90,7 +90,7 @@ class MetadataTask(TurnTask):
         """The topics of the request, None for all topics in use."""
         self._reported_nodes: Mapping[int, Node] | None = None
         self._fatal_errors: Mapping[int, KafkaError] = {}
-        """Those that were reported last, by node."""
+        """The fatal errors that were reported last, by node."""
         self._in_background = False
         self._logged_error: type[KafkaError] | None = None
         self.on_fatal_error: Callable[[KafkaError], None] | None = None

@@ -54,25 +54,25 @@ class AvroSerializer(RegistrySerializer):
         registry: the schema's registry.
         schema: as text, or as Python has its JSON; None only with `use_latest_version`.
         references: schemas of the registry that it uses by name.
-        to_dict: makes a dict of a value, in place of the usual.
+        to_dict: converts a value to a dict, instead of the default conversion.
         subject: names the subject: `topic_name`, `record_name`, `topic_record_name`, or a function.
         auto_register: whether a schema that the subject lacks is registered by the first record.
             Java's default is yes; here it is no: permission to write records should not imply
             permission to change what all readers have to understand.
-        use_latest_version: whether records are written by the subject's newest schema, whatever
-            it is; it is requested anew as often as the registry's `latest_cache_ttl_ms` says.
-        normalize: whether the registry takes schemas that differ only in form for the same.
+        use_latest_version: whether records are written with the subject's newest schema, which is
+            refreshed after the registry's `latest_cache_ttl_ms`.
+        normalize: whether the registry treats schemas as equal that differ only in form.
         ignore_rules: whether records are written although the registered schema has rules for
             writers, such as the encryption of fields. No rule is executed here, so without this
             option such a schema is refused.
         schema_id_in: `payload` puts the schema's id in front of the payload; `header` puts its
             GUID into the header `__key_schema_id` or `__value_schema_id`, and the payload has
             nothing in front. That needs a registry with GUIDs (Confluent's from 8.0).
-        ignore_unknown_fields: whether what the schema has no field for is left out, instead of
-            refused.
+        ignore_unknown_fields: whether data without a field in the schema is left out; by default
+            it is an error.
 
     Raises:
-        ConfigError: fastavro is not installed, the schema is none, or options contradict.
+        ConfigError: fastavro is not installed, `schema` is not valid, or options contradict.
     """
 
     _schema_type = "AVRO"
@@ -115,7 +115,7 @@ class AvroSerializer(RegistrySerializer):
         schema = json.loads(self._own.text)
         while isinstance(schema, dict) and schema.get("type") not in _DEFINITIONS:
             schema = schema.get("type")
-        if isinstance(schema, str):  # a reference has it, or it is no named type
+        if isinstance(schema, str):  # a reference has it, or it is not a named type
             return None if schema in _WITHOUT_NAME else schema
         if not isinstance(schema, dict) or "name" not in schema:
             return None

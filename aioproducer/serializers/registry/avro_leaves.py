@@ -242,7 +242,7 @@ def _decimal(schema: Mapping[str, Any], expected: str) -> Callable[[Any], bytes]
         if not isinstance(data, Decimal):
             raise SchemaMismatch(f"must be {expected}, not {type_name(data)}")
         if not data.is_finite():
-            raise SchemaMismatch(f"must be {expected}, not a Decimal that is no number")
+            raise SchemaMismatch(f"must be {expected}, not a Decimal that is not a number")
         if data and data.adjusted() >= precision - scale:
             raise SchemaMismatch(
                 f"must be {expected}, not a Decimal with more digits before the point"

@@ -13,7 +13,7 @@ PRIMITIVES: Final = frozenset(
     {"null", "boolean", "int", "long", "float", "double", "bytes", "string"}
 )
 _MOST_LEVELS: Final = 300
-"""Of JSON: a type within a type takes one to three."""
+"""Limit of nested JSON; a type within a type takes one to three levels."""
 NAMED: Final = frozenset({"record", "error", "enum", "fixed"})
 
 
@@ -198,7 +198,7 @@ def _definition(
         if not isinstance(field, dict) or "type" not in field or "name" not in field:
             raise AvroSchemaError(f"a field of {name!r} lacks `name` or `type`")
         if not isinstance(field["name"], str):
-            raise AvroSchemaError(f"a field of {name!r} has a name that is no text")
+            raise AvroSchemaError(f"a field of {name!r} has a name that is not text")
         one = {"name": field["name"], "type": _resolved(field["type"], space, named, own)}
         if "default" in field:
             one["default"] = field["default"]

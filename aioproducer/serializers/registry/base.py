@@ -41,14 +41,14 @@ Encode = Callable[[Any, SerializationContext], bytes]
 """Writes the payload: what follows the schema's id and Protobuf's message indexes."""
 
 SchemaIdPlace = Literal["payload", "header"]
-"""Where a record says which schema it has."""
+"""The place of the schema's id in a record."""
 
 _MOST_PLANS: Final = 10_000
 _MOST_PREPARED: Final = 100
 _LARGE: Final = 64 * 1024
 """Schemas of more characters are prepared in a thread; 2 MiB take some seconds."""
 _SHORTEST_REFRESH_S: Final = 1.0
-"""How long an old plan is used at least before the next record asks for a new one once more."""
+"""The shortest time between two requests for a new plan, while the old one is used."""
 _log = log.get("producer")
 
 

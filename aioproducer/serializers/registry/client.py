@@ -61,7 +61,7 @@ _MOST_REFERENCES: Final = 500
 _MOST_IN_ANSWER: Final = _MOST_REFERENCES + 1
 _LONGEST_NAME: Final = 1_000
 _MOST_CHARACTERS: Final = 32 * 1024 * 1024
-"""How many characters all cached schemas of one kind of request have together."""
+"""Limit of all cached schemas of one kind of request together, in characters."""
 _MOST_REFERENCED: Final = 4 * 1024 * 1024
 _UNSAID: Final = ("the registry does not say how they differ",)
 _TYPES: Final[dict[str, SchemaType]] = {"AVRO": "AVRO", "JSON": "JSON", "PROTOBUF": "PROTOBUF"}
@@ -76,31 +76,30 @@ class SchemaRegistry:
     `SchemaRegistryError`.
 
     Args:
-        url: where it listens, several separated by commas or as a sequence; without `basic_auth`,
-            credentials in one are for this one and for those without any.
+        url: the registry's address; several as a sequence or separated by commas. Without
+            `basic_auth`, credentials in an address are for it and for addresses without any.
         basic_auth: user and password.
-        bearer_token: a token, or a (maybe asynchronous) function that gives one per request.
-        ssl_context: for `https:`, with client certificates if need be; the system's authorities
-            when left out. Host names are verified.
+        bearer_token: a token, or a function, asynchronous or not, that returns one per request.
+        ssl_context: TLS for `https:`, for example with a client certificate. Default: the
+            system's authorities. Host names are verified.
         headers: sent with every request.
-        request_timeout_ms: bounds one try of a request.
-        retries: tries after the first one, where another may help; each address is tried once at
-            least.
-        retry_backoff_ms: the first pause between tries; they grow.
-        retry_backoff_max_ms: the longest one.
-        cache_capacity: how many answers of each kind are remembered.
-        latest_cache_ttl_ms: how long the latest version of a subject is believed. After that the
-            next record of a topic still uses it, and it is asked for in the background; with 0
-            every record waits for an answer.
-        transport: in place of the network, such as `aioproducer.testing.StubSchemaRegistry`; or
-            `httpx.AsyncHTTPTransport(proxy=...)`, as no proxy is taken from the environment.
+        request_timeout_ms: time limit of one try of a request.
+        retries: tries after the first one, if another may help. Each address is tried at least
+            once.
+        retry_backoff_ms: the first pause between tries; the pauses grow.
+        retry_backoff_max_ms: the longest pause.
+        cache_capacity: the number of cached responses of each kind.
+        latest_cache_ttl_ms: age after which the latest version of a subject is refreshed in the
+            background; records use the old one meanwhile. With 0 every record waits for a response.
+        transport: replaces the network, such as `aioproducer.testing.StubSchemaRegistry`; or
+            `httpx.AsyncHTTPTransport(proxy=...)`, since no proxy is taken from the environment.
 
     Attributes:
-        latest_ttl: seconds that the latest version of a subject is believed.
+        latest_ttl: `latest_cache_ttl_ms` in seconds.
 
     Raises:
-        ConfigError: httpx is not installed, a url is none, credentials are of both kinds or no
-            text, or a number is too small.
+        ConfigError: httpx is not installed, an address is not a URL, both kinds of credentials are
+            given or one is not text, or a number is too small.
     """
 
     @hides_arguments
@@ -530,7 +529,7 @@ def _quoted(subject: str) -> str:
         return quote(subject, safe="")
     except UnicodeEncodeError:
         raise SchemaRegistryError(
-            f"{printable(subject)!r} cannot be a subject: it is no proper text (UTF-8)"
+            f"{printable(subject)!r} cannot be a subject: it is not valid UTF-8 text"
         ) from None
 
 
@@ -570,9 +569,9 @@ def _schema(answer: Any, what: str) -> Schema:
         references = tuple(map(_reference, (answer.get("references") or ())[:_MOST_IN_ANSWER]))
         text, kind = answer["schema"], _TYPES[answer.get("schemaType") or "AVRO"]
     except (AttributeError, KeyError, OverflowError, TypeError, ValueError) as error:
-        raise SchemaRegistryError(f"{what}: the answer is no schema") from error
+        raise SchemaRegistryError(f"{what}: the answer is not a schema") from error
     if not isinstance(text, str):
-        raise SchemaRegistryError(f"{what}: the answer is no schema")
+        raise SchemaRegistryError(f"{what}: the answer is not a schema")
     if len(references) > _MOST_REFERENCES:
         raise SchemaRegistryError(f"{what}: the schema refers to more than {_MOST_REFERENCES}")
     return Schema(text, kind, references)

@@ -312,7 +312,7 @@ class RegistryConnection:
         if token is not None:
             if not is_header_value(token):
                 raise SchemaRegistryError(
-                    "the bearer token cannot be sent: it is no text of printable ASCII characters",
+                    "the bearer token cannot be sent: it is not text of printable ASCII characters",
                     advice="strip line ends and blanks from what bearer_token gives",
                 )
             headers["Authorization"] = f"Bearer {token}"
@@ -354,7 +354,7 @@ def check_login(basic_auth: Any, bearer_token: object) -> None:
             advice="of a SecretStr give get_secret_value()",
         )
     if any(utf8_size(each) < 0 for each in basic_auth or ()):
-        raise ConfigError("basic_auth of a schema registry is no proper text (UTF-8)")
+        raise ConfigError("basic_auth of a schema registry is not valid UTF-8 text")
     if bearer_token is not None and not (isinstance(bearer_token, str) or callable(bearer_token)):
         raise ConfigError(
             "bearer_token of a schema registry is a text or a function, not "
@@ -370,13 +370,13 @@ def check_headers(headers: Mapping[Any, str], bearer_token: object) -> None:
             raise ConfigError(f"the name of header {place} for the schema registry is malformed")
         if not is_header_value(value):
             raise ConfigError(
-                f"the header {name} for the schema registry is no text of printable ASCII "
+                f"the header {name} for the schema registry is not text of printable ASCII "
                 "characters",
                 advice="strip line ends and blanks from it",
             )
     if isinstance(bearer_token, str) and not is_header_value(bearer_token):
         raise ConfigError(
-            "the bearer_token for the schema registry is no text of printable ASCII characters",
+            "the bearer_token for the schema registry is not text of printable ASCII characters",
             advice="strip line ends and blanks from it",
         )
 

@@ -232,7 +232,7 @@ def _multiple_of(validator: Any, factor: Any, instance: Any, schema: Any) -> Ite
     if not validator.is_type(instance, "number"):
         return
     if (_exact(instance) / _exact(factor)).denominator != 1:
-        yield _error("is no multiple")
+        yield _error("is not a multiple")
 
 
 def _exact(number: Any) -> Fraction:

@@ -17,7 +17,7 @@ from urllib.parse import urldefrag, urljoin
 from aioproducer.serializers.registry.schema import Schema, decoded
 
 _MOST_JOINS: Final = 100_000
-"""How many URIs are resolved for a schema and all it refers to: 10 us each."""
+"""Limit of the URIs that are resolved for a schema and its references (10 us each)."""
 _LOOKUPS_PER_STEP: Final = 50
 _LONGEST_URI: Final = 4_096
 
@@ -26,7 +26,7 @@ Place = tuple[str, int]
 
 REFERRING: Final = frozenset({"$ref", "$dynamicRef"})
 _DATA: Final = frozenset({"const", "default", "enum", "example", "examples"})
-"""Keywords whose content is data, in which a `$ref` is no reference."""
+"""Keywords whose content is data, in which a `$ref` is not a reference."""
 _NAMED: Final = frozenset(
     {"$defs", "definitions", "dependencies", "dependentSchemas", "patternProperties", "properties"}
 )
@@ -118,15 +118,15 @@ class _Document:
         self.content: Any = decoded(schema.text)
         self.references = schema.references
         self.base: str | None = None
-        """What its relative references are resolved against; None until that is known."""
+        """The base URI of its relative references; None until it is known."""
         self.ids: dict[str, str] = {}
         """The new URI of each resource in it, by the URI it has there."""
         self.inner: dict[str, Any] = {}
         """The rewritten content of each resource in it, by its new URI."""
         self.named: dict[str, _Document] = {}
-        """What its references mean."""
+        """The document of each reference, by its text."""
         self._named_from: dict[str, dict[str, _Document]] = {}
-        """The same by absolute URI, for each base that names were resolved against."""
+        """The documents by absolute URI, for each base URI that names were resolved against."""
         self._id = _keyword_of_ids(self.content)
 
     def find_ids(self, retrieved_from: str) -> None:

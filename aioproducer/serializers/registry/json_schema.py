@@ -49,16 +49,16 @@ class JsonSchemaSerializer(RegistrySerializer):
         references: schemas of the registry that it refers to by `$ref`; a relative name is
             resolved against the schema's `$id`.
         validate: whether values are checked against the schema.
-        library: what writes JSON, see `JsonSerializer`.
-        subject: see `AvroSerializer`, as for the next three; the schema's name is its `title`.
-        auto_register: see there.
-        use_latest_version: see there.
-        normalize: see there.
-        ignore_rules: see there.
-        schema_id_in: see there.
+        library: the JSON library, see `JsonSerializer`.
+        subject: see `AvroSerializer`; the schema's name is its `title`.
+        auto_register: see `AvroSerializer`.
+        use_latest_version: see `AvroSerializer`.
+        normalize: see `AvroSerializer`.
+        ignore_rules: see `AvroSerializer`.
+        schema_id_in: see `AvroSerializer`.
 
     Raises:
-        ConfigError: jsonschema is not installed, the schema is none, or options contradict.
+        ConfigError: jsonschema is not installed, `schema` is not valid, or options contradict.
     """
 
     _schema_type = "JSON"

@@ -14,14 +14,14 @@ from re import _parser as sre_parser  # type: ignore[attr-defined]
 from typing import Any, Final
 
 MAX_PATTERN: Final = 10_000
-"""How long a pattern may be, in characters."""
+"""Limit of a pattern, in characters."""
 
 MAX_SIZE: Final = 50_000
-"""How long the patterns of a schema may be together, with their repeats: 300 bytes a character."""
+"""Limit of all patterns of a schema with their repeats, in characters (300 bytes each)."""
 
 _SEARCH_S: Final = 0.5
 _ENDLESS: Final = 10_000
-"""As how many rounds a repeat without end counts."""
+"""The number of rounds that a repeat without an end counts as."""
 
 _LINEAR: Final = log10(_ENDLESS) + 2.0
 """The logarithm of the ways that linear time allows: one repeat without end, and 100 others."""
@@ -30,10 +30,10 @@ _REPEATS: Final = (sre.MAX_REPEAT, sre.MIN_REPEAT, sre.POSSESSIVE_REPEAT)
 _ESCAPED: Final = r"\\N\{[^}]*\}|\\."
 _SET: Final = r"\[\^?\]?(?:\\.|[^\\\]])*\]"
 _BRACE: Final = r"\{(?!\d*,?\d*\})"
-"""One that begins no repeat; to `regex`, `{e<=1}` allows an error."""
+"""A brace that does not begin a repeat; in the package `regex`, `{e<=1}` allows an error."""
 _SPECIAL: Final = re.compile(f"({_ESCAPED})|({_SET})|{_BRACE}", re.DOTALL)
 _BRACKET: Final = re.compile(rf"({_ESCAPED})|\[", re.DOTALL)
-"""Within a set; to `regex`, `[:alpha:]` is a set of letters there."""
+"""A bracket within a set; in the package `regex`, `[:alpha:]` is a set of letters there."""
 
 
 class PatternError(Exception):

@@ -62,19 +62,20 @@ class ProtobufSerializer(RegistrySerializer):
     Args:
         registry: the schema's registry.
         message_type: the generated class.
-        subject: see `AvroSerializer`, as for the next three; the schema's name is the message's.
-        auto_register: see there.
+        subject: see `AvroSerializer`; the schema's name is the message's.
+        auto_register: see `AvroSerializer`.
         use_latest_version: messages are still written by their class; the id is that of the newest
             schema, and the message's type is found there by its full name.
-        normalize: see there.
+        normalize: see `AvroSerializer`.
         reference_subject: names the subjects of imported files, `(context, import) -> subject`; the
             import itself by default. It is in the context of the message's subject, unless it
             names one.
-        ignore_rules: see there.
-        schema_id_in: see there.
+        ignore_rules: see `AvroSerializer`.
+        schema_id_in: see `AvroSerializer`.
 
     Raises:
-        ConfigError: protobuf is not installed, this is no generated class, or options contradict.
+        ConfigError: protobuf is not installed, `message_type` is not a generated class, or options
+            contradict.
     """
 
     def __init__(
@@ -97,7 +98,7 @@ class ProtobufSerializer(RegistrySerializer):
         with needed("protobuf", "for ProtobufSerializer", install=SCHEMA_REGISTRY):
             from google.protobuf.message import EncodeError
         if not hasattr(getattr(message_type, "DESCRIPTOR", None), "containing_type"):
-            raise ConfigError(f"{message_type!r} is no generated Protobuf class")
+            raise ConfigError(f"{message_type!r} is not a generated Protobuf class")
         self._reference_subject = reference_subject
         self._type = message_type
         self._descriptor: Descriptor = message_type.DESCRIPTOR

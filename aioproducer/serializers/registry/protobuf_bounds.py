@@ -13,12 +13,12 @@ from typing import Final
 from aioproducer._util.varints import read_varint
 
 LONGEST_NAME: Final = 500
-"""Of a type's full name, in bytes; Protobuf's own parsers read types that are nested 100 deep."""
+"""Limit of a type's full name in bytes; Protobuf's parsers read types that are nested 100 deep."""
 LONGEST_FILE_NAME: Final = 1_000
 MOST_FILES: Final = 501
-"""As many as a registry's client collects: a schema and 500 references."""
+"""The limit of the registry's client: a schema and 500 references."""
 MOST_BYTES: Final = 6 << 20
-"""Of all files together: an answer of a registry and 4 MB of references, decoded."""
+"""Limit of all files together: a response of a registry and 4 MB of references, decoded."""
 _MOST_IN_FILE: Final = 100_000
 _MOST_IN_FILES: Final = 200_000
 """Encoded fields at any depth. A message's field has some seven, a value of an enum three."""

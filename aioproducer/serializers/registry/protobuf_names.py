@@ -27,7 +27,7 @@ _TOKEN: Final = re.compile(
 """Comments and strings without an end go to the end: so each text takes linear time."""
 
 _DEEPEST: Final = 100
-"""As Protobuf's own parsers; deeper types and longer names are left out."""
+"""The limit of Protobuf's parsers; deeper types and longer names are left out."""
 
 
 def path_in(text: str, wanted: str) -> list[int] | None:

@@ -75,7 +75,7 @@ def encoded_parts(
 ) -> tuple[list[tuple[str, str]], tuple[EncodedPart, ...]]:
     """Return the columns after encoding, and the parts to encode.
 
-    Without a column `value` all columns that are no part of a record make up the value.
+    Without a column `value` all columns that are not part of a record make up the value.
     """
     names = [name for name, _ in fields]
     parts = []

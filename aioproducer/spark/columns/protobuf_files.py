@@ -114,7 +114,8 @@ def message_in(
         raise
     except RecursionError:
         raise ConfigError(
-            "this is no usable Protobuf schema: its types refer to each other in too long a chain"
+            "this is not a usable Protobuf schema: its types refer to each other in too long a "
+            "chain"
         ) from None
     except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
         # Of the package protobuf, about files that contradict themselves.

@@ -102,7 +102,9 @@ def encode(decision: Decision, names: TransactionNames) -> list[str]:
         transaction = part.transaction
         known = names.read(transaction.transactional_id)
         if known is None:
-            raise DecisionRecordError(f"{transaction.transactional_id!r} is no attempt's id")
+            raise DecisionRecordError(
+                f"{transaction.transactional_id!r} is not the id of an attempt"
+            )
         worker, number = known
         rows.append(
             (

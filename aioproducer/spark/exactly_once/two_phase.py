@@ -277,7 +277,7 @@ def _common(epoch: int, results: Sequence[TaskResult]) -> TaskResult:
     first = results[0]
     kinds = {(each.driver, each.epoch, each.owner, each.skipped) for each in results}
     if len(kinds) > 1 or first.epoch != epoch:
-        raise IllegalStateError(f"these are no results of one attempt at epoch {epoch}")
+        raise IllegalStateError(f"these are not results of one attempt at epoch {epoch}")
     return first
 
 

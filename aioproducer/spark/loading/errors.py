@@ -14,9 +14,9 @@ from aioproducer.spark import rows
 _PYTHONS = re.compile(r"^(?:[\w.]*: )*([A-Za-z_][\w.]*(?:Error|Exception): .+)$", re.MULTILINE)
 _OURS = re.compile(r"^(?:[\w.]*: )*aioproducer\.[\w.]+\.(\w+): (.+)$", re.MULTILINE)
 _CAUSE = re.compile(r"^Caused by: (?:[\w.$]+: )?(.+(?:\n(?!\t|Caused by: ).*)*)", re.MULTILINE)
-"""Java's, to the stack of the cause."""
+"""The cause in a stack trace of Java, up to the first line of its stack."""
 _WAIT = re.compile(r"^.*: Exception thrown in awaitResult: *\n(?:\t.*\n)*", re.MULTILINE)
-"""An exception of Java that says nothing but that it has a cause, and its stack."""
+"""An exception of Java that only wraps a cause, with its stack."""
 _LONGEST_CAUSE = 300
 _NANOSECONDS = (
     "Spark reads no nanoseconds: name the files themselves and load them with `--engine local`, or "

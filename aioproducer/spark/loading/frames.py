@@ -3,7 +3,7 @@
     csv, tsv        lines as bytes, all lines of a file in one task: values may hold line feeds
     ndjson, lines   lines as bytes, too, parsed by the loader's own formats
     parquet, orc    Spark's readers, with the columns of all files
-    avro            the files' paths: Spark's reader is no part of PySpark; fastavro reads them
+    avro            the files' paths: Spark's reader is not part of PySpark; fastavro reads them
 
 Partition columns follow the others; Spark infers their types.
 """

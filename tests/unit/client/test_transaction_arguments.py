@@ -93,7 +93,7 @@ def test_confluents_group_metadata_is_read(instance: str | None) -> None:
     [b"", b"CGMDv1:\0\0\0\0g\0m\0\1", b"CGMDv2:", b"CGMDv2:\0\0\0\0g\0m", b"CGMDv2:\0\0\0\0g\0m\0"],
 )
 def test_bytes_of_another_form_are_refused(garbage: bytes) -> None:
-    with pytest.raises(ValueError, match="no group metadata"):
+    with pytest.raises(ValueError, match="not group metadata"):
         group_metadata_of(garbage)
 
 

@@ -191,7 +191,7 @@ def test_a_histogram_replaces_no_other_file(tmp_path: Path) -> None:
     keys.write_text("precious")
     assert main(["perf", "-t", "t", "--histogram", str(keys)]) == 2
     assert keys.read_text() == "precious"
-    with pytest.raises(FileError, match="no picture"):
+    with pytest.raises(FileError, match="not a picture"):
         _replace(keys, _PNG)
     assert [each.name for each in tmp_path.iterdir()] == ["keys.png"]
     assert keys.read_text() == "precious"

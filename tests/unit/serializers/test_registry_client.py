@@ -515,7 +515,9 @@ def test_wrong_settings_are_refused() -> None:
         SchemaRegistry("http://registry", retries=-1)
     with pytest.raises(ConfigError, match="request_timeout_ms of a schema registry is a number"):
         SchemaRegistry("http://registry", request_timeout_ms="5")  # type: ignore[arg-type]
-    with pytest.raises(ConfigError, match="basic_auth of a schema registry is no proper text"):
+    with pytest.raises(
+        ConfigError, match="basic_auth of a schema registry is not valid UTF-8 text"
+    ):
         SchemaRegistry("http://registry", basic_auth=("me", "open\udcffsesame"))
     with pytest.raises(ConfigError, match="must be like https://"):
         SchemaRegistry("http://me:open\udcffsesame@registry")

@@ -962,7 +962,7 @@ def test_wrong_schemas_and_options_are_refused(registry: SchemaRegistry) -> None
         JsonSchemaSerializer(registry, int)
     with pytest.raises(ConfigError, match="needs a schema"):
         JsonSchemaSerializer(registry)
-    with pytest.raises(ConfigError, match="no generated Protobuf class"):
+    with pytest.raises(ConfigError, match="not a generated Protobuf class"):
         ProtobufSerializer(registry, Customer)
 
 

@@ -180,7 +180,7 @@ def test_a_missing_directory_fails_the_task_before_any_row_is_sent(
     folder.mkdir()
     plan = plan_of(kafka, topic, "at-least-once", folder)
     folder.rmdir()
-    with pytest.raises(DeadLetterError, match="is no directory that this worker can write to"):
+    with pytest.raises(DeadLetterError, match="is not a directory that this worker can write to"):
         written(plan, rows_without_keys(set(), set()))
     assert kafka.records(topic) == []
 
@@ -192,7 +192,7 @@ def test_a_missing_directory_fails_the_plan_before_any_task(guarantee: str, tmp_
     batch = SinkPlan.of_batch(options, FIELDS, overwrite=False)
     stream = SinkPlan.of_stream(options | {"checkpointLocation": "/cp"}, FIELDS)
     for plan in (batch, stream):  # no broker is asked: there is none
-        with pytest.raises(DeadLetterError, match="is no directory that the driver can write to"):
+        with pytest.raises(DeadLetterError, match="not a directory that the driver can write to"):
             plan.begun()
 
 

@@ -71,7 +71,7 @@ def test_an_unknown_option_is_refused_with_the_nearest_one(name: str, nearest: s
         ({"path": "x"}, "there is no path"),
         ({"topic": ""}, "topic is empty"),
         ({"topic.timeout.ms": "soon"}, "must be a number of milliseconds"),
-        ({"topic": "no topic!"}, "topic is no name of a topic"),
+        ({"topic": "no topic!"}, "topic is not a name of a topic"),
     ],
 )
 def test_what_cannot_work_is_refused(options: dict[str, str], reason: str) -> None:

@@ -95,7 +95,7 @@ async def authenticate(session: Session) -> None:
         raise
     except UnicodeEncodeError:
         raise AuthenticationError(
-            "user name or password cannot be sent: they are no proper text (UTF-8)"
+            "user name or password cannot be sent: they are not valid UTF-8 text"
         ) from None
     except Exception as error:
         # Its text stays in the cause: it comes from the user's code and may contain secrets.

@@ -34,7 +34,7 @@ class OAuthBearer:
         extensions = []
         for name, value in token.extensions.items():
             if not _NAME.fullmatch(name) or not _VALUE.fullmatch(value) or name == "auth":
-                raise AuthenticationError(f"{name!r} is no usable SASL extension")
+                raise AuthenticationError(f"{name!r} is not a usable SASL extension")
             extensions.append(f"{name}={value}{_SEPARATOR}")
         message = f"auth=Bearer {token.value}{_SEPARATOR}{''.join(extensions)}{_SEPARATOR}"
         try:

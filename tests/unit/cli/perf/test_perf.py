@@ -196,7 +196,7 @@ def test_a_named_pipe_in_place_of_the_picture_is_refused_at_once(tmp_path: Path)
     pytest.importorskip("matplotlib")
     path = tmp_path / "x.png"
     os.mkfifo(path)
-    with pytest.raises(ConfigError, match="exists and is no picture"):
+    with pytest.raises(ConfigError, match="exists and is not a picture"):
         check_picture(path)
 
 

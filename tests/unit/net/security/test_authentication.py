@@ -209,7 +209,7 @@ async def test_credentials_that_are_not_unicode_are_refused() -> None:
 
     error, _ = await outcome(Surrogates())
     assert type(error) is AuthenticationError
-    assert "they are no proper text (UTF-8)" in error.message
+    assert "they are not valid UTF-8 text" in error.message
 
 
 # -- refusals of the broker ------------------------------------------------------------------------

@@ -377,7 +377,7 @@ async def test_a_key_of_another_certificate_is_refused(
 
 
 def test_a_store_without_end_is_refused() -> None:
-    with pytest.raises(ConfigError, match="no store of keys"):
+    with pytest.raises(ConfigError, match="not a keystore"):
         read_store("/dev/zero", None)
 
 
@@ -433,7 +433,7 @@ def test_the_option_that_lacks_a_key_or_a_certificate_is_named(
 def test_a_store_that_is_a_pipe_is_refused_without_a_wait_for_its_writer(tmp_path: Path) -> None:
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
-    with pytest.raises(ConfigError, match="no store of keys: it is a pipe"):
+    with pytest.raises(ConfigError, match="not a keystore: it is a pipe"):
         read_store(str(pipe), None)
 
 

@@ -295,7 +295,7 @@ def test_a_token_of_the_user_is_used_as_it_is() -> None:
 
 @pytest.mark.parametrize("end", [1.8e12, float("nan"), -inf, True, "1800000000", UTC_NOW])
 def test_an_end_that_is_no_time_in_seconds_is_refused(end: Any) -> None:
-    with pytest.raises(AuthenticationError, match="no time in seconds since the epoch"):
+    with pytest.raises(AuthenticationError, match="not a time in seconds since the epoch"):
         as_token(OAuthToken("opaque", end))
 
 
