@@ -20,8 +20,10 @@ CHECKS: Final[Mapping[str, str]] = {
     "and VPNs between here and there, and host and port in bootstrap_servers",
     "port-unreachable": "check host and port in bootstrap_servers, and the routes from here to "
     "there",
-    "address-silent": "connecting by this name costs a timeout now and then: take the address out "
-    "of the DNS, or open the way to it",
+    "address-silent": (
+        "some connections to this name first wait for a timeout: remove the address from the "
+        "DNS, or make it reachable"
+    ),
     "proxy-failed": "check proxy_url, and whether the proxy may connect to the brokers",
     "proxy-credentials-refused": "check user name and password in proxy_url; retrying does not "
     "help",
@@ -36,14 +38,18 @@ CHECKS: Final[Mapping[str, str]] = {
     "ssl_truststore_certificates",
     "host-name-mismatch": "connect by a name the certificate has (in bootstrap_servers and in the "
     "brokers' advertised.listeners), or have one issued for this name",
-    "certificate-weak": "have it, and its authority's, issued with RSA of 2048 bits or more (or "
-    "ECDSA) and SHA-256 or more: OpenSSL on this machine refuses less",
+    "certificate-weak": (
+        "issue it, and its authority's certificate, with RSA of 2048 bits or more (or ECDSA) "
+        "and SHA-256 or more: OpenSSL on this machine refuses weaker ones"
+    ),
     "certificate-refused": "check the broker's certificates: `aioproducer doctor` shows them",
     "client-certificate-refused": "give a certificate the broker trusts in ssl_keystore_location, "
     "or other TLS versions or cipher suites",
     "tls-failed": "compare TLS versions and cipher suites with those of the broker's listener",
-    "hung-up": "read the broker's log; a listener of another kind, a balancer without brokers "
-    "or a firewall may do that, too",
+    "hung-up": (
+        "read the broker's log; a listener of another kind, a load balancer without brokers "
+        "or a firewall can also close connections"
+    ),
     "no-answer": "check that the port is one of Kafka's listeners, and that the broker is well: it "
     "takes connections and does not answer",
     "not-kafka": "correct the host and port: this one belongs to another service",
@@ -64,8 +70,10 @@ CHECKS: Final[Mapping[str, str]] = {
     "no-brokers": "wait until the brokers have formed a cluster; read their logs",
     "advertised-unreachable": "set advertised.listeners on the broker to a name and port that can "
     "be reached from here",
-    "advertised-refused": "the broker is there but refuses us at the address it advertises; is "
-    "that the right listener?",
+    "advertised-refused": (
+        "the broker refuses this client at the address that it advertises: check that this is "
+        "the right listener"
+    ),
     "address-shared": "each broker needs its own address in advertised.listeners",
     "topic-missing": "create the topic (aioproducer topics create), or correct its name; the "
     "brokers do not create it",
@@ -83,9 +91,11 @@ CHECKS: Final[Mapping[str, str]] = {
     "coordinator-unavailable": "wait until the cluster's __transaction_state topic has its leaders",
     "transaction-state-unknown": "inspect it with the cluster's own tools",
     "clock-skewed": "set the clocks: run an NTP client on this machine and on the brokers",
-    "native-core-missing": "install a wheel, or a C compiler and then the package anew; see that "
-    "no source tree is found before the installed package",
-    "out-of-time": "give more with --timeout, or see above what is slow",
+    "native-core-missing": (
+        "install a wheel, or install a C compiler and then the package again; check that "
+        "Python does not import a source tree in place of the installed package"
+    ),
+    "out-of-time": "raise --timeout, or see above which step is slow",
 }
 """By the codes of `aioproducer doctor`."""
 
@@ -94,8 +104,10 @@ ANSWERS: Final[Mapping[str, str]] = {
     "client-certificate-missing": "give the client's certificate with its key: both in "
     "ssl_keystore_location, or ssl_keystore_certificate_chain and ssl_keystore_key",
     "broker-away": "bring the broker back, or check the network: it could be reached before",
-    "topic-not-created-here": "create the topic (aioproducer topics create), correct its name, or "
-    "set allow_auto_create_topics=True: it is off, so that nothing is created",
+    "topic-not-created-here": (
+        "create the topic (aioproducer topics create), correct its name, or set "
+        "allow_auto_create_topics=True: brokers do not create topics while it is False"
+    ),
     "topic-refused": "correct the topic's name: clients cannot write to a topic of the brokers, "
     "such as __consumer_offsets, and names are letters, digits, '.', '_' and '-', up to 249",
     "partition-unknown": "choose a partition that exists, see partitions_for(topic), or add "
@@ -119,23 +131,26 @@ ANSWERS: Final[Mapping[str, str]] = {
     "acks-refused": "set acks to 0, 1 or all",
     "policy-violated": "ask the operators of the cluster which policy forbids it; Azure Event Hubs "
     "answers so above the throughput of the namespace: send the record again later",
-    "format-unsupported": "raise message.format.version of the topic to 0.11 or later; Azure Event "
-    "Hubs needs compression_type=none but in its premium and dedicated tiers",
+    "format-unsupported": (
+        "raise message.format.version of the topic to 0.11 or later; Azure Event Hubs needs "
+        "compression_type=none, except in its premium and dedicated tiers"
+    ),
     "transaction-timeout-too-long": "lower transaction_timeout_ms, or raise the brokers' "
     "transaction.max.timeout.ms",
     "transaction-failed": "abort the transaction, then do its work again in a new one",
     "fenced": "close this producer; if no other one uses its transactional id, the broker has "
     "aborted the transaction after transaction_timeout_ms: do its work again with a new producer",
-    "producer-ended": "close this producer; once the cause is gone a new one can go on",
-    "not-connected": "try again later: the producer goes on trying",
-    "client-key-mismatch": "give the private key that belongs to the certificate: they belong "
-    "together",
+    "producer-ended": "close this producer, remove the cause, and start a new one",
+    "not-connected": "try again later: the producer keeps trying to connect",
+    "client-key-mismatch": "give the private key of this certificate",
     "client-key-encrypted": "give its password as ssl_key_password",
     "file-unreadable": "correct the path, or make the file readable for this process",
     "registry-unreachable": "check the URL given to SchemaRegistry, and that the registry runs and "
     "can be reached from here",
-    "registry-elsewhere": "check the URL given to SchemaRegistry, its path too: what answers there "
-    "does not answer as a schema registry",
+    "registry-elsewhere": (
+        "check the URL given to SchemaRegistry, also its path: the server there does not "
+        "answer as a schema registry"
+    ),
     "registry-redirects": "give SchemaRegistry the URL of the registry itself: no redirect is "
     "followed",
     "registry-credentials-refused": "check the credentials given to SchemaRegistry",
@@ -143,21 +158,24 @@ ANSWERS: Final[Mapping[str, str]] = {
     "schema-missing": "register the schema when deploying, or set auto_register=True",
     "no-cluster": "check bootstrap_servers, and that the brokers' listeners can be reached from "
     "here",
-    "would-block": "await send() instead: it waits its turn",
+    "would-block": "await send() instead, which waits",
     "buffer-exhausted": "send slower, or raise buffer_memory or max_block_ms",
-    "batch-refused": "send the record again: nothing is known to be wrong with it",
+    "batch-refused": "send the record again: the broker refused other records of its batch",
     "records-failed": "each delivery, on_delivery_error and the log say which, and why",
     "asyncio-needed": "run the program with asyncio.run(), or with anyio on its asyncio backend; a "
     "program of trio can use aioproducer.blocking.Producer in a thread",
-    "task-cancelled": "await close() before the event loop ends, and raise in no signal handler: "
-    "asyncio.run() then cancels every task",
+    "task-cancelled": (
+        "await close() before the event loop ends, and do not raise in signal handlers: "
+        "asyncio.run() then cancels every task"
+    ),
     "closed": "create a new producer to send more",
     "forked": "create and start a new producer after fork()",
-    "commit-outcome-unknown": "do not repeat its work yet: "
-    "TransactionAdmin.finish(error.transaction, commit=True) returns when it is committed, and "
-    "raises PreparedTransactionEndedError when it was aborted. Ask before another producer is "
-    "started with its transactional_id: afterwards only its records show it, to a read_committed "
-    "consumer",
+    "commit-outcome-unknown": (
+        "do not repeat its work yet: TransactionAdmin.finish(error.transaction, commit=True) "
+        "returns when it is committed, and raises PreparedTransactionEndedError when it was "
+        "aborted. Call it before you start another producer with its transactional_id: "
+        "afterwards only a read_committed consumer can find out, by the records"
+    ),
     "prepared-outcome-unknown": "search for its records with a read_committed consumer before "
     "doing its work again",
     "storage-failed": "check the broker's disks and its log",

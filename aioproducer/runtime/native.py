@@ -17,8 +17,9 @@ from aioproducer.records import IMPLEMENTATION
 from aioproducer.runtime.send.fast_path import FAST_PATH_IMPLEMENTATION
 
 ADVICE: Final = (
-    "install a wheel, or a C compiler and then the package anew; if this is a source tree that is "
-    f"found before the installed package, change sys.path; {ENVIRONMENT_VARIABLE}=pure accepts it"
+    "install a wheel, or install a C compiler and then the package again; if this is a source tree "
+    f"that is found before the installed package, change sys.path; {ENVIRONMENT_VARIABLE}=pure "
+    "accepts it"
 )
 
 _warned: set[str] = set()

@@ -15,33 +15,35 @@ its named tuples.
 
 What differs on purpose (aiokafka -> here):
 
-- commits a transaction although a record of it failed -> the commit raises that record's error;
-  then abort
-- `stop()`, a commit, an idempotent record wait for ever -> each wait ends: `request_timeout_ms`
-  for calls, the delivery limit below for records
-- a batch fails `request_timeout_ms` after its creation, an idempotent one never -> after twice
-  that and `linger_ms`; with idempotence after two minutes at least
-- every record of a batch reports the timestamp of the first -> each its own
+- a transaction can be committed although one of its records failed -> the commit raises that
+  record's error, and the transaction has to be aborted
+- `stop()`, a commit and an idempotent record can wait for ever -> each wait ends: calls after
+  `request_timeout_ms`, records after the time of the next line
+- a batch fails `request_timeout_ms` after its creation, an idempotent one never -> it fails after
+  twice `request_timeout_ms` plus `linger_ms`; with idempotence after at least two minutes
+- every record of a batch reports the timestamp of the first -> each reports its own
 - a failed `start()` leaves connections open -> nothing is left open; `start()` may be repeated
-- `start()` gives up at the first refusal -> goes on trying for `request_timeout_ms`
-- waits for topics whose names no topic can have -> InvalidTopicError at once
-- a second `start()` leaks -> has no effect; `send()` before `start()` hangs -> IllegalStateError
-- an expired or refused batch of an idempotent producer lets every later one fail -> the producer
-  goes on (KIP-360)
-- a record that the broker refuses takes its batch along -> only that record fails; those of one
-  `send_batch()` fail together
+- `start()` fails with the first refused connection -> it retries for `request_timeout_ms`
+- `send()` waits for a topic with an invalid name -> InvalidTopicError at once
+- a second `start()` leaks connections -> it has no effect
+- `send()` before `start()` hangs -> IllegalStateError
+- after an expired or refused batch of an idempotent producer every later one fails -> later ones
+  are sent (KIP-360)
+- a record that the broker refuses fails its whole batch -> only that record fails; the records of
+  one `send_batch()` fail together
 - begin, commit or abort at the wrong time is an AssertionError, and nothing under `python -O` ->
   IllegalOperation, always
 - after a fatal error: AssertionError -> that error again: ProducerFenced and others
 - `abort_transaction()` sends what is queued first -> records not yet sent fail with KafkaError
 - negative timestamps and offsets are sent -> ValueError
-- wrong addresses, negative times and sizes are met later, or never -> ValueError from the
-  constructor
-- `send_batch()` of something else kills the producer -> TypeError
-- the constructor needs a running loop -> it needs none; the loop of `start()` counts
-- records without a key: a random partition each -> the same share of batches per partition
+- wrong addresses, negative times and sizes are noticed late or never -> the constructor raises
+  ValueError
+- `send_batch()` of another object ends the producer -> TypeError
+- the constructor needs a running loop -> it needs none; the producer belongs to the loop of
+  `start()`
+- each record without a key gets a random partition -> each batch does, with equal shares of bytes
   (KIP-794)
-- one batch of a partition may wait -> 32 MiB of batches, over all partitions
+- the buffer has one batch per partition -> it has 32 MiB for all partitions
 - `producer.client` is aiokafka's client -> a view: what OpenTelemetry, ddtrace, kstreams and
   faust use of it (`_client.ClientView`)
 - `sasl_kerberos_domain_name` is used -> ValueError: brokers go by their own host names

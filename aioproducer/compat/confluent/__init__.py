@@ -5,9 +5,9 @@
 confluent-kafka need not be installed. Where it is, `import aioproducer.compat.confluent` serves for
 the whole module: names that are not here, such as `Consumer`, are confluent-kafka's own.
 
-Where it is, exceptions are instances of its classes as well; `KafkaError` and messages are in a
-program that has imported `confluent_kafka`. Each exception has an `aioproducer.KafkaError` as its
-`__cause__`.
+If confluent-kafka is installed, exceptions are also instances of its classes. `KafkaError` and
+messages are so only in a program that has imported `confluent_kafka`. Each exception has an
+`aioproducer.KafkaError` as its `__cause__`.
 
 What differs on purpose (confluent-kafka -> here):
 
@@ -15,22 +15,22 @@ What differs on purpose (confluent-kafka -> here):
 - a record without a callback counts in `len()` until `poll()` was called -> it counts until its
   outcome is known
 - the delivered message has no headers -> it has those of the record
-- a dropped producer loses what is not sent -> it is closed in the background, and delivers; the
-  end of the process waits for that, at most 10 s
-- `error_cb` has every broken connection -> it has what keeps the producer from starting, and
-  `_ALL_BROKERS_DOWN` each time that the last broker is lost
-- `stats_cb` has all of librdkafka's statistics -> it has the totals, traffic and `rtt` of brokers
-  (average, maximum), and no topics; see `aioproducer.metrics`
+- a producer that is dropped without `close()` loses records that are not sent -> it delivers them
+  in the background; the end of the process waits for that, at most 10 s
+- `error_cb` is called for every broken connection -> it is called for errors that prevent the
+  start, and with `_ALL_BROKERS_DOWN` each time that the last broker is lost
+- `stats_cb` gets all of librdkafka's statistics -> it gets the totals, and traffic and `rtt` of
+  brokers (average, maximum), without topics; see `aioproducer.metrics`
 - `oauth_cb` is called in a thread of librdkafka -> in a worker thread
 - `logger` gets librdkafka's log -> no effect: logs go to the logger `aioproducer`
-- `send_offsets_to_transaction` with the object of `consumer_group_metadata()` -> as well; without
-  an installed client, an `aioproducer.ConsumerGroupMetadata`
+- `send_offsets_to_transaction` takes the result of `consumer_group_metadata()` -> it also takes an
+  `aioproducer.ConsumerGroupMetadata`, for programs without confluent-kafka
 - `AIOProducer` has threads and a second buffer -> it has neither: `linger.ms` makes batches
 - `AIOProducer.produce()` takes no headers -> it does
 - `batch.size` is 1,000,000 -> 131,072: a batch's memory is allocated whole
 - `acks` from 2 to 1000 are taken, and brokers refuse each record -> refused by the constructor
 - values and keys are text or read-only buffers -> `bytearray` and `memoryview` as well
-- a record with the timestamp -1 is written with that -> with the time of the call
+- a record with the timestamp -1 is written with -1 -> it is written with the time of the call
 - properties of TLS and SASL are ignored without `security.protocol` -> refused, as the connection
   would be neither encrypted nor authenticated; `security.protocol=plaintext` allows them
 - `throttle_cb` is called -> it is not, with a warning; see the metric `produce-throttle-time-avg`

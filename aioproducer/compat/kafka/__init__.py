@@ -5,22 +5,23 @@
 kafka-python need not be installed. Where it is, `import aioproducer.compat.kafka as kafka` serves
 for the whole module: names that are not here, such as `KafkaConsumer`, are kafka-python's own.
 
-Where it is, errors are instances of kafka-python's classes as well. In a program that has imported
-`kafka`, metadata is its named tuple. Each error has an `aioproducer.KafkaError` as its `__cause__`.
+If kafka-python is installed, errors are also instances of its classes. In a program that has
+imported `kafka`, metadata is its named tuple. Each error has an `aioproducer.KafkaError` as its
+`__cause__`.
 
 What differs on purpose (kafka-python -> here):
 
-- records without a key: a random partition each -> one partition per batch (KIP-794), equal
-  shares
+- each record without a key gets a random partition -> each batch does, with equal shares of bytes
+  (KIP-794)
 - `close()` raises KafkaTimeoutError and leaves the producer open when its timeout ends -> what is
   left fails with IllegalStateError, and everything is released
-- spans of OpenTelemetry's instrumentation for kafka-python have the partition -> so they do, but
-  for records without a key in topics of several partitions: a batch of them gets one later
-- unflushed records have one second at exit -> ten seconds
-- a dropped producer has one second -> it is closed in the background, and delivers
-- a record that the broker refuses takes its batch along -> only that record fails
-- a failed record that is not asked about is silent -> it is logged
-- `send()` in a callback may wait for ever -> KafkaTimeoutError where it would have to wait
+- spans of OpenTelemetry's instrumentation for kafka-python have the partition -> those of records
+  without a key have none if the topic has several partitions: their batch gets one later
+- at exit, records have one second to be sent -> they have ten seconds
+- a producer that is dropped without `close()` has one second -> it delivers in the background
+- a record that the broker refuses fails its whole batch -> only that record fails
+- a failure is silent if the future is not read -> it is logged
+- `send()` in a callback may wait for ever -> it raises KafkaTimeoutError instead of waiting
 - an unknown option is a ValueError, other mistakes KafkaConfigurationError ->
   KafkaConfigurationError, which is a ValueError as well
 - options of TLS and SASL are ignored without `security_protocol` -> KafkaConfigurationError, as
