@@ -111,7 +111,7 @@ class EmbeddedCluster:
 
     @property
     def faults(self) -> FaultScript:
-        """The scripted faults, by sentences."""
+        """The faults, to be set as `faults.next("produce").answers(...)`."""
         return FaultScript(self.state.faults)
 
     async def __aenter__(self) -> Self:
@@ -147,11 +147,11 @@ class EmbeddedCluster:
             await server.stop()
 
     def set_transaction_version(self, level: int) -> None:
-        """Upgrade or downgrade the cluster's `transaction.version`; clients hear of it later."""
+        """Upgrade or downgrade the cluster's `transaction.version`; clients notice it later."""
         self.state.set_transaction_version(level)
 
     def create_topic(self, name: str, topic: int | TopicSpec = 1) -> None:
-        """Create a topic, of so many partitions or as the `TopicSpec` says.
+        """Create a topic with a number of partitions, or as the `TopicSpec` says.
 
         Raises:
             RefusedError: As a broker would refuse it.
@@ -171,12 +171,12 @@ class EmbeddedCluster:
         self.state.telemetry.subscription = wanted or TelemetrySubscription()
 
     async def stop_broker(self, node_id: int) -> None:
-        """Kill a broker: connections are reset, its partitions move, its port refuses."""
+        """Kill a broker: its connections are reset, its partitions move, its port refuses."""
         self.state.set_broker_down(node_id)
         await self._servers[node_id].stop(keep_port=True)
 
     async def start_broker(self, node_id: int, *, port: int | None = None) -> None:
-        """Bring a stopped broker back, on its port unless another is given (0: any)."""
+        """Start a stopped broker, on its port unless another is given (0: any)."""
         if self.state.is_live(node_id):
             raise IllegalStateError(f"broker {node_id} is not stopped")
         spec = self.state.brokers[node_id]
@@ -187,11 +187,11 @@ class EmbeddedCluster:
         self.state.set_broker_up(node_id)
 
     def freeze_broker(self, node_id: int) -> None:
-        """Stop a broker in its tracks, as SIGSTOP does: ports stay open, nothing is answered."""
+        """Freeze a broker, as SIGSTOP does: ports stay open, and no request is answered."""
         self._servers[node_id].freeze()
 
     def thaw_broker(self, node_id: int) -> None:
-        """Let a frozen broker go on with everything that was sent meanwhile."""
+        """Continue a frozen broker, which answers the requests that arrived meanwhile."""
         self._servers[node_id].thaw()
 
     def drop_connections(self, node_id: int | None = None) -> None:

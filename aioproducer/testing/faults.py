@@ -1,4 +1,4 @@
-"""Faults as sentences: the scripted misbehaviour of an embedded or simulated cluster.
+"""`FaultScript`: faults that a test sets for an embedded or simulated cluster.
 
 Invariant: a fault strikes what it names and nothing else, as often as it says; `struck` counts.
 """
@@ -136,7 +136,7 @@ class Opportunity:
         return self._faults.drop(self._whole(), apply=after_the_work, **self._where)
 
     def is_never_answered(self, *, after_the_work: bool = False) -> Fault:
-        """No answer comes, and the connection stays open."""
+        """Never respond; the connection stays open."""
         return self._faults.swallow(self._whole(), apply=after_the_work, **self._where)
 
     def is_answered_late(self, delay_ms: int) -> Fault:

@@ -94,7 +94,7 @@ class ThreadedCluster:
 
     @property
     def faults(self) -> FaultScript:
-        """The scripted faults, by sentences."""
+        """The faults, to be set as `faults.next("produce").answers(...)`."""
         return self.cluster.faults
 
     def create_topic(self, name: str, topic: int | TopicSpec = 1) -> None:

@@ -1,9 +1,9 @@
-"""Time travel: a test on virtual time, with brokers and a network on virtual time as well.
+"""Tests on virtual time, with brokers and a network that use the same clock.
 
 Invariants
 - Nothing waits: `asyncio.sleep(3600)` and a timeout of two minutes end at once, in their order.
-- The producer is the real one; only its connections, its clock and its chance are given.
-- A test that can never go on, because everything waits for everything, ends with `StuckError`.
+- The producer is the real one; only connections, clock and random numbers are replaced.
+- A test in which nothing can happen any more ends with `StuckError`.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ class VirtualKafka:
 
     @property
     def faults(self) -> FaultScript:
-        """The scripted faults, by sentences."""
+        """The faults, to be set as `faults.next("produce").answers(...)`."""
         return FaultScript(self.world.cluster.faults)
 
     def producer(self, **options: Any) -> Producer:
@@ -81,7 +81,7 @@ class VirtualKafka:
         return SimProducer(self.world, purpose=f"producer {self._producers}", **options)
 
     def create_topic(self, name: str, topic: int | TopicSpec = 1) -> None:
-        """Add a topic, of so many partitions or as the `TopicSpec` says."""
+        """Add a topic with a number of partitions, or as the `TopicSpec` says."""
         self.world.cluster.create_topic(name, TopicSpec(topic) if isinstance(topic, int) else topic)
 
     def records(self, topic: str, partition: int = 0) -> list[DecodedRecord]:
@@ -98,17 +98,17 @@ class VirtualKafka:
         ]
 
     def stop_broker(self, node_id: int) -> None:
-        """Kill a broker; its connections are reset, and the controller notices in a while."""
+        """Kill a broker: its connections are reset, and the controller notices it after a while."""
         self.world.cluster.crash(node_id)
         self.world.brokers[node_id].die(silent=False)
 
     def unplug_broker(self, node_id: int) -> None:
-        """Take a broker's machine off the network: no connection is closed, nothing is answered."""
+        """Drop all packets of a broker: no connection is closed, and no request is answered."""
         self.world.cluster.crash(node_id)
         self.world.brokers[node_id].die(silent=True)
 
     def start_broker(self, node_id: int) -> None:
-        """Bring a broker back with its log."""
+        """Start a stopped or unplugged broker, with its log."""
         revive(self.world, node_id)
 
 
@@ -121,7 +121,7 @@ def run_virtual(
     longest_s: float = 86_400.0,
     seed: int = 1,
 ) -> T:
-    """Run a coroutine function on virtual time; what it returns.
+    """Run a coroutine function on virtual time, and return its result.
 
     Args:
         test: is given the cluster.
@@ -164,7 +164,7 @@ def run_virtual(
 
 
 def _end_tasks(loop: VirtualLoop) -> None:
-    """End what the test has left, so that the next one does not hear of it."""
+    """Cancel the tasks that the test has left, so that they do not affect the next one."""
     left = asyncio.all_tasks(loop)
     for task in left:
         task.cancel()

@@ -1,4 +1,4 @@
-"""The same little programs on aiokafka and on its interface here: results, types, errors."""
+"""The same small programs on aiokafka and on the drop-in for it: results, types, errors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The embedded cluster seen by other people's clients, and by peers that mean it no good."""
+"""The embedded cluster, used by other clients and by hostile peers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`TransactionAdmin` against coordinators that move, vanish, lose answers and say no."""
+"""`TransactionAdmin` against coordinators that move, vanish, lose responses and refuse."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Two-phase commits, interrupted where it hurts; on embedded brokers, the short ones on real ones.
+"""Two-phase commits, interrupted at each step; on embedded brokers, the short ones on real ones.
 
 A driver "dies" by never being asked again: it has no state but what brokers keep.
 """
