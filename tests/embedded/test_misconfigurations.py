@@ -302,7 +302,9 @@ async def encrypted_key_without_password(ground: Ground) -> None:
     await write(bootstrap_servers="127.0.0.1:9093", ssl_keystore_location=str(path), **ground.trust)
 
 
-@table(names=("private key is not the certificate's",), advises=("private key of this certificate",))
+@table(
+    names=("private key is not the certificate's",), advises=("private key of this certificate",)
+)
 async def key_of_another_certificate(ground: Ground) -> None:
     path = ground.directory / "client.pem"
     key, certificate = ground.authority.issue("one"), ground.authority.issue("other")
