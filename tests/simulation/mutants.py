@@ -2880,6 +2880,19 @@ MUTANTS += (
         "        self.metadata_task.waits.fail(error)\n        if not self._drain_is_cut",
         "        if not self._drain_is_cut",
     ),
+    Mutant(
+        "linger at the end of a bulk call",
+        "runtime/bulk/run.py",
+        "        self._engine.accumulator.begin_flush()\n"
+        "        self._engine.sender_task.wake()\n"
+        "        self._all_done = self._engine.loop.create_future()\n"
+        "        try:\n"
+        "            await self._all_done\n"
+        "        finally:\n"
+        "            self._engine.accumulator.end_flush()\n",
+        "        self._all_done = self._engine.loop.create_future()\n"
+        "        await self._all_done\n",
+    ),
 )
 TRANSACTIONAL_MUTANTS += (
     Mutant(

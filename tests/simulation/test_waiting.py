@@ -29,6 +29,7 @@ from aioproducer.errors import (
 )
 from aioproducer.net.client import NodeNotReady
 from aioproducer.net.connection import IdleConnectionError
+from aioproducer.runtime.bulk.run import _Tracked
 from aioproducer.types import Node, PartitionMetadata, TopicMetadata, TopicPartition
 from aioproducer.wire.messages.metadata import MetadataRequest
 from aioproducer.wire.messages.produce import ProduceRequest
@@ -301,15 +302,22 @@ def test_what_is_kept_of_a_deleted_topic_is_found_out(
         ({"closing": True, "is_cut": True}, 0),
         ({"operations": {OperationKind.COMMIT: None}}, 1),
         ({"operations": {OperationKind.BEGIN: None}}, 0),
+        ({"bulk_end": Mock()}, 1),
+        ({"bulk_end": None}, 0),
     ],
 )
 def test_a_partition_that_lingers_although_a_call_waits_is_found_out(
     state: dict[str, Any], found: int
 ) -> None:
     manager = SimpleNamespace(_operations=state.get("operations", {}))
+    batch = SimpleNamespace(listeners={})
+    if "bulk_end" in state:
+        run: Any = SimpleNamespace(_all_done=state["bulk_end"])
+        batch.listeners[_Tracked(run, Mock(), Mock(), 0)] = Mock()
+    lingering = SimpleNamespace(topic_partition=_WHERE, batches=[batch])
     engine: Any = SimpleNamespace(
         accumulator=SimpleNamespace(
-            readiness=SimpleNamespace(_lingering=[SimpleNamespace(topic_partition=_WHERE)]),
+            readiness=SimpleNamespace(_lingering=[lingering]),
             _flushes=state.get("flushes", 0),
         ),
         failure=None,

@@ -27,6 +27,7 @@ from aioproducer.errors import (
 )
 from aioproducer.net.client import NodeNotReady
 from aioproducer.net.connection import IdleConnectionError
+from aioproducer.runtime.bulk.run import _Tracked
 from aioproducer.wire.messages.produce import ProduceRequest
 from aioproducer.wire.messages.sasl_handshake import SaslHandshakeRequest
 from simulation.consistency import LoginCounts, WaitCounts
@@ -470,8 +471,19 @@ def lingers_although_awaited(engine: ProducerEngine, now: float) -> Iterator[str
     if engine.transactions is not None:
         operations = engine.transactions.manager._operations
         waits |= any(kind in operations for kind in (OperationKind.COMMIT, OperationKind.PREPARE))
-    if waits:
-        yield f"{[str(each.topic_partition) for each in lingering]} linger"
+    found = [each for each in lingering if waits or any(map(_is_awaited, each.batches))]
+    if found:
+        yield f"{[str(each.topic_partition) for each in found]} linger"
+
+
+def _is_awaited(batch: ProducerBatch) -> bool:
+    """Return whether a flush waits for the batch, or a bulk call that has no more records."""
+    return any(
+        key.run._all_done is not None
+        if isinstance(key, _Tracked)
+        else getattr(listener, "__qualname__", "").startswith("Flushing.")
+        for key, listener in batch.listeners.items()
+    )
 
 
 def gathers_although_waiting(engine: ProducerEngine, now: float) -> Iterator[str]:
