@@ -179,7 +179,7 @@ class FutureRecordMetadata:
 
     @property
     def _produce_future(self) -> PartitionChoice | None:
-        """What OpenTelemetry reads `topic_partition` of; None for a record that was refused."""
+        """The choice, whose `topic_partition` OpenTelemetry reads; None for a refused record."""
         return None if self._choice is None else PartitionChoice(*self._choice)
 
     def __repr__(self) -> str:

@@ -231,7 +231,7 @@ class TransactionalPlay:
     async def _abort_orphans(
         self, admin: SimAdmin, keep: Sequence[str], found: Sequence[str]
     ) -> None:
-        """Abort what is open but for `keep`; the client knows coordinators that have moved."""
+        """Abort what is open but for `keep`, at coordinators that have just moved."""
         for name in found:
             shard = self._cast.cluster.shards.shard(CoordinatorKind.TRANSACTION, name)
             move_leader(self._run.world, shard.topic, shard.index)
