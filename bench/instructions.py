@@ -4,8 +4,9 @@ Method: `bench.instructions_load` sends to the sink under valgrind's callgrind, 
 between two marks after the warm-up. Linger is long, so that full batches and the last flush are
 sent; but for `single`, where each record is sent when the one before is acknowledged. Hashes are
 not random: two runs of the same code differ by about a percent. Instructions are no time: a cache
-miss costs as much here as an addition. Only the client is counted, in user space, the event loop
-included.
+miss costs as much here as an addition, and a byte of a large buffer that is zeroed or copied may
+cost as much as either: `each` has 2% more when its batches find no buffer to use again. Only the
+client is counted, in user space, the event loop included.
 
 The figures of each interpreter (`bench.interpreters`) are printed beside its own in
 bench/instructions.json. `record` as an argument of `python -m bench.instructions` replaces them.
