@@ -103,6 +103,7 @@ class RecordAppender:
         self._check.takes_headers = takes
         if not takes:
             self.batch_appender.drop_spare()
+            self.fast_path.retain(())  # it has open batches, and would add headers to them
 
     def use_transactions(self, transactions: TransactionTask) -> None:
         """Make every record from now on belong to a transaction."""

@@ -181,6 +181,19 @@ def test_headers_that_the_brokers_lack_do_not_get_into_a_spare_batch() -> None:
     run_virtual(run, brokers=1, topics={"t": 1})
 
 
+def test_headers_that_the_brokers_lack_do_not_get_into_an_open_batch() -> None:
+    async def run(kafka: VirtualKafka) -> None:
+        async with kafka.producer(linger_ms=1000) as producer:
+            deliveries = [await producer.send("t", b"v", partition=0) for _ in range(2)]
+            assert producer._engine is not None
+            producer._engine.appender.takes_headers = False
+            with pytest.raises(UnsupportedVersionError):
+                await producer.send("t", b"v", headers=[("h", b"v")], partition=0)
+            assert [(await each).offset for each in deliveries] == [0, 1]
+
+    run_virtual(run, brokers=1, topics={"t": 1})
+
+
 @pytest.mark.parametrize("alone", [False, True])
 def test_the_topic_of_a_directly_sent_record_does_not_expire(
     alone: bool, monkeypatch: pytest.MonkeyPatch
