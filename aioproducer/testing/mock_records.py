@@ -21,7 +21,11 @@ from aioproducer.records import record_size_bound
 from aioproducer.records.layout import HEADER_SIZE
 from aioproducer.runtime.delivery import Delivery, WakeUps
 from aioproducer.runtime.delivery.unhandled import UnretrievedFailures
-from aioproducer.runtime.send.validation import checked_timestamp, partition_index
+from aioproducer.runtime.send.validation import (
+    PartitionChoice,
+    checked_timestamp,
+    partition_index,
+)
 from aioproducer.types import HeaderPairs, PartitionMetadata, TopicMetadata, TopicPartition
 
 _BUILDER_BYTES = 256
@@ -64,9 +68,10 @@ class WaitingRecords:
         self.failures: int = 0
         self._waiting: deque[_Waiting] = deque()
         self._offsets: Counter[TopicPartition] = Counter()
-        self._choose = partition_chooser(
+        choose = partition_chooser(
             config.partitioner, random.Random(0), ignore_keys=config.partitioner_ignore_keys
         )
+        self._choose = PartitionChoice(choose)
         self.bind(loop)
 
     def bind(self, loop: asyncio.AbstractEventLoop) -> None:
@@ -151,9 +156,10 @@ class WaitingRecords:
     ) -> int:
         count = self._topics.get(topic, 1)
         is_given = partition is not None
+        chosen: object = partition
         if partition is None:
-            partition = self._choose(topic, key, value, _metadata(topic, count))
-        number = 0 if partition is None else partition_index(partition, topic)
+            chosen = self._choose(topic, key, value, _metadata(topic, count))
+        number = 0 if chosen is None else partition_index(chosen, topic)
         if number < count:
             return number
         absence = errors.InvalidPartitionError(

@@ -77,6 +77,24 @@ async def test_a_partitioner_that_chooses_no_valid_partition_is_reported(
         assert (await producer.send_and_wait("t", b"v", partition=0)).offset == 0
 
 
+@pytest.mark.parametrize("raised", [StopIteration, asyncio.CancelledError])
+async def test_what_a_coroutine_cannot_raise_is_reported_as_the_error_of_the_partitioner(
+    cluster: EmbeddedCluster, raised: type[BaseException]
+) -> None:
+    def choose(topic: str, key: object, value: object, meta: object) -> int:
+        raise raised
+
+    async with Producer(
+        bootstrap_servers=cluster.bootstrap_servers, partitioner=choose
+    ) as producer:
+        for refused in (producer.send, producer.send_nowait):
+            with pytest.raises(InvalidPartitionError, match=f"raised {raised.__name__}") as caught:
+                await refused("t", b"v")
+            assert caught.value.topic == "t"
+            assert isinstance(caught.value.__cause__, raised)
+        assert (await producer.send_and_wait("t", b"v", partition=0)).offset == 0
+
+
 @pytest.mark.parametrize("bad", BAD_RECORDS, ids=ascii)
 async def test_a_record_that_cannot_be_written_is_refused_and_costs_no_memory(
     cluster: EmbeddedCluster, bad: dict[str, Any]

@@ -67,7 +67,8 @@ class PartitionChoice:
                 return chosen
         try:
             return self._choose(topic, key, value, meta)
-        except CancelledError as error:  # nothing cancels a plain call, see `HOOK_ERRORS`
+        # Nothing cancels a plain call, see `HOOK_ERRORS`; no coroutine can raise StopIteration.
+        except (CancelledError, StopIteration) as error:
             raise partitioner_error(error).with_context(topic=topic) from error
 
     def keep(

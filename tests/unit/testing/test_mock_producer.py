@@ -278,6 +278,19 @@ async def test_item_for_which_the_partitioner_raises_fails_alone() -> None:
             assert isinstance(failed.error.__cause__, IndexError)
 
 
+@pytest.mark.parametrize("raised", [StopIteration, asyncio.CancelledError])
+async def test_partitioner_fails_one_record_with_what_a_coroutine_cannot_raise(
+    raised: type[BaseException],
+) -> None:
+    def choose(topic: str, key: object, value: object, meta: object) -> int:
+        raise raised
+
+    async with MockProducer(partitioner=choose) as producer:
+        with pytest.raises(InvalidPartitionError, match=f"raised {raised.__name__}"):
+            await producer.send("t", b"v")
+        assert (await producer.send_and_wait("t", b"v", partition=0)).offset == 0
+
+
 async def test_errors_are_raised_by_the_calls_they_are_scripted_for() -> None:
     async with MockProducer(transactional_id="x") as producer:
         producer.errors["begin"] = KafkaTimeoutError("begin")
