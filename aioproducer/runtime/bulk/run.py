@@ -61,6 +61,8 @@ class Gathering:
     Without linger, a record that is sent while nothing is in flight leaves at once. In a bulk call,
     that would send the first record alone. So the batches of a bulk call are due when they are
     full, or when the call waits for something or ends. Yielding to the event loop is not a wait.
+
+    With linger nothing is added, and the other methods have no effect.
     """
 
     def __init__(self, engine: ProducerEngine) -> None:
@@ -129,7 +131,8 @@ class BulkRun:
         self._caught_up: asyncio.Future[None] | None = None
         self._stalls = False
         self._all_done: asyncio.Future[None] | None = None
-        self._gathering = None if engine.accumulator.settings.linger else Gathering(engine)
+        self._gathering = Gathering(engine)
+        self._on_opened = None if engine.accumulator.settings.linger else self._gathering.add
 
     async def complete(self, feeding: Awaitable[None]) -> SendManyResult:
         """Wait for `feeding`, then for all outcomes.
@@ -168,9 +171,6 @@ class BulkRun:
 
         `topic` is that of rows without one; `number` is the index of row 0 in the result.
         """
-        if self._gathering is None:
-            await self._feed(rows, topic, start, stop, number)
-            return
         self._gathering.resume()
         try:
             await self._feed(rows, topic, start, stop, number)
@@ -204,7 +204,7 @@ class BulkRun:
             if (
                 self._is_ahead
                 or not self._batch_appender.may_open(self._batch_bytes)
-                or (self._gathering is not None and fast_path.records_this_turn >= RECORDS_PER_TURN)
+                or (self._on_opened is not None and fast_path.records_this_turn >= RECORDS_PER_TURN)
             ):
                 await self._pause()
                 self._check_going_on()
@@ -246,8 +246,6 @@ class BulkRun:
 
     async def _waiting(self, awaited: Awaitable[Awaited]) -> Awaited:
         """Await something that may take long; gathered batches are sent meanwhile."""
-        if self._gathering is None:
-            return await awaited
         self._gathering.pause()
         result = await awaited
         self._gathering.resume()
@@ -296,8 +294,7 @@ class BulkRun:
             if parts is not made or self._appender.serializing.is_queued(name):
                 parts = await self._finished(name, made)
             _, key, value, headers, partition, timestamp_ms = parts
-            on_opened = None if self._gathering is None else self._gathering.add
-            with self._batch_appender.opening(on_opened):
+            with self._batch_appender.opening(self._on_opened):
                 delivery = self._appender.fast_path.append(
                     name, value, key, headers, partition, timestamp_ms
                 )
@@ -306,12 +303,12 @@ class BulkRun:
                 if self._may_wait and not self._is_absent(name, partition):
                     delivery = await self._waiting(
                         self._appender.append(
-                            record, on_opened=on_opened, early=False, losses=self._losses
+                            record, on_opened=self._on_opened, early=False, losses=self._losses
                         )
                     )
                 else:
                     delivery = self._appender.append_nowait(
-                        record, on_opened=on_opened, early=False, losses=self._losses
+                        record, on_opened=self._on_opened, early=False, losses=self._losses
                     )
         except BaseException as raised:
             # What is not part of a record yet has not reached the partitioner.
@@ -390,8 +387,7 @@ class BulkRun:
 
     async def _wait(self) -> None:
         """Return when every accepted row has its outcome."""
-        if self._gathering is not None:
-            self._gathering.end()
+        self._gathering.end()
         if not self._outstanding:
             return
         self._engine.accumulator.begin_flush()
@@ -403,8 +399,7 @@ class BulkRun:
             self._engine.accumulator.end_flush()
 
     def _detach(self) -> None:
-        if self._gathering is not None:
-            self._gathering.end()
+        self._gathering.end()
         for batch, tracked in self._outstanding.items():
             batch.remove_listener(tracked)
         self._outstanding.clear()
