@@ -133,7 +133,9 @@ async def test_published_pages_offer_the_other_versions_and_lead_to_the_same_pag
             assert (offered, await page.evaluate(f"{choice}.value")) == (["0.2", "0.1"], "0.1")
             assert await findings(page, PHONE) == []
             await page.evaluate(
-                f"{choice}.value = '0.2'; {choice}.dispatchEvent(new Event('change'))"
+                # Later, so that the page is not left before it has answered.
+                f"{choice}.value = '0.2';"
+                f"setTimeout(() => {choice}.dispatchEvent(new Event('change'))); null"
             )
             await page.wait_for("location.pathname === '/0.2/sending/'")
             assert page.complaints == []

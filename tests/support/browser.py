@@ -78,8 +78,16 @@ class Page:
     async def wait_for(self, condition: str) -> None:
         """Returns when an expression has become true in the page."""
         async with asyncio.timeout(_TIMEOUT_S):
-            while not await self.evaluate(f"Boolean({condition})"):  # noqa: ASYNC110
+            while not await self._fulfils(condition):  # noqa: ASYNC110
                 await asyncio.sleep(0.02)
+
+    async def _fulfils(self, condition: str) -> bool:
+        try:
+            return bool(await self.evaluate(f"Boolean({condition})"))
+        except BrowserError as error:
+            if "navigated" not in str(error):
+                raise
+            return False  # this page was left while it was asked
 
     async def text(self, selector: str) -> str:
         return str(await self.evaluate(f"document.querySelector({selector!r}).innerText"))
