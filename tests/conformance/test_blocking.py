@@ -580,14 +580,6 @@ def test_closing_with_a_short_timeout_fails_what_is_left(brokers: Brokers) -> No
     brokers.thaw()
 
 
-@pytest.fixture
-def interrupts() -> Iterator[None]:
-    """Ctrl-C interrupts, even where the tests were started in the background."""
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    yield
-    signal.signal(signal.SIGINT, before)
-
-
 @pytest.mark.usefixtures("interrupts")
 def test_an_interrupt_leaves_it_usable(brokers: Brokers) -> None:
     with Producer(bootstrap_servers=brokers.address, buffer_memory=32_768, linger_ms=0) as producer:

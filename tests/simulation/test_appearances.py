@@ -46,4 +46,4 @@ def test_a_rack_that_is_not_looked_up_again_is_found_out(monkeypatch: pytest.Mon
 
 def test_a_leader_hint_that_is_not_used_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Metadata, "on_leader_hints", lambda *_, **__: False)
-    assert "with a leader hint" in _found_by(3)
+    assert "with a leader hint" in _found_by(38)

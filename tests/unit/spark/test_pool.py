@@ -105,6 +105,7 @@ def test_a_producer_whose_commit_has_no_outcome_is_not_handed_out_again(
     assert found[0].health().state == "closed"
 
 
+@pytest.mark.usefixtures("interrupts")
 def test_an_attempt_that_is_interrupted_as_it_begins_closes_its_producer(
     kafka: EmbeddedKafka,
 ) -> None:
