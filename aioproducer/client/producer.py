@@ -359,7 +359,8 @@ class Producer(BulkSendMixin, TransactionsMixin, MetricsMixin):
             check_topic_name(topic)
         if self._serializers is not None:
             return self._serializers.prepare(topic, key, value, headers)
-        return unchanging(key), unchanging(value), header_pairs(topic, headers)
+        key, value = unchanging(topic, "key", key), unchanging(topic, "value", value)
+        return key, value, header_pairs(topic, headers)
 
 
 @wraps(Producer.send_and_wait)

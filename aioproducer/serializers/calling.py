@@ -52,9 +52,9 @@ class RecordSerializers:
             topic = str.__str__(topic)
         pairs = list(header_pairs(topic, headers))
         if self._value is None:
-            value = unchanging(value)
+            value = unchanging(topic, "value", value)
         if self._key is None:
-            key = unchanging(key)
+            key = unchanging(topic, "key", key)
         else:
             made = _start(self._key, key, SerializationContext(topic, "key", pairs))
             if made.__class__ is not bytes and not _is_made(made):
@@ -69,10 +69,10 @@ class RecordSerializers:
         if self._value is not None:
             made = _start(self._value, value, SerializationContext(topic, "value", pairs))
             if made.__class__ is not bytes and not _is_made(made):
-                rest = partial(_finish, key, pairs)
+                rest = partial(_finish, topic, key, pairs)
                 return PendingRecord(topic, "value", made, rest)
             value = made
-        return _finish(key, pairs, value)
+        return _finish(topic, key, pairs, value)
 
 
 class PendingRecord:
@@ -139,16 +139,16 @@ def header_pairs(topic: str, headers: HeadersInput) -> HeaderPairs:
         raise SerializationError(what, topic=topic) from error
 
 
-def unchanging(part: Any) -> Any:
+def unchanging(topic: str, part: Part, data: Any) -> Any:
     """Return a copy of a mutable buffer, which may change while a call waits."""
-    if part.__class__ is bytes or part is None:
-        return part
-    if not isinstance(part, bytearray | memoryview):
-        return part
+    if data.__class__ is bytes or data is None:
+        return data
+    if not isinstance(data, bytearray | memoryview):
+        return data
     try:
-        return bytes(part)
+        return bytes(data)
     except ValueError as error:  # a released memoryview
-        raise SerializationError(f"a buffer cannot be read: {error}") from error
+        raise SerializationError(f"the {part} cannot be read: {error}", topic=topic) from error
 
 
 def call_of(serializer: Serializer | SerializerFunction) -> Call:
@@ -175,8 +175,8 @@ def _is_made(made: Any) -> bool:
     return made is None or isinstance(made, bytes | bytearray | memoryview)
 
 
-def _finish(key: Any, pairs: list[tuple[str, bytes | None]], value: Any) -> Prepared:
-    return unchanging(key), unchanging(value), tuple(pairs)
+def _finish(topic: str, key: Any, pairs: list[tuple[str, bytes | None]], value: Any) -> Prepared:
+    return unchanging(topic, "key", key), unchanging(topic, "value", value), tuple(pairs)
 
 
 def _failure(
