@@ -49,7 +49,10 @@ def _health_differs(engine: ProducerEngine) -> Iterator[str]:
     found, sender = health(engine, "running"), engine.driver.sender
     links = engine.client._links()
     is_connected = any(each.ready_since > -inf and each.last_error is None for each in links)
-    is_ready = is_connected and engine.obstacle is None and sender.producer_id.last_error is None
+    is_open = engine._start_error is None and (
+        engine._connector is None or engine._connector.done()
+    )
+    is_ready = is_connected and is_open and sender.producer_id.last_error is None
     if found.ready != is_ready or found.ready == (found.error is not None):
         yield f"health() says ready={found.ready}, error={found.error}, and it is {is_ready}"
     batches = [*engine.accumulator.incomplete()]

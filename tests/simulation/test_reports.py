@@ -10,7 +10,7 @@ from unittest.mock import Mock
 import pytest
 
 from aioproducer.core.batching.batch import ProducerBatch
-from aioproducer.errors import ClusterAuthorizationFailedError, KafkaError
+from aioproducer.errors import ClusterAuthorizationFailedError, KafkaError, NotConnectedError
 from aioproducer.metrics.totals import FailedBatch, IOStats, ProducerStats
 from aioproducer.types import Node, TopicPartition
 from simulation.reports import TopicTotals, reports_differ
@@ -49,6 +49,8 @@ def _engine() -> Any:
         stats=stats,
         failure=None,
         obstacle=None,
+        _start_error=None,
+        _connector=None,
         transactions=None,
         accumulator=SimpleNamespace(incomplete=lambda: iter([batch])),
         pool=SimpleNamespace(available=0, total=100),
@@ -76,6 +78,8 @@ def test_true_reports_break_no_rule() -> None:
 @pytest.mark.parametrize(
     ("path", "value"),
     [
+        ("obstacle", NotConnectedError("not connected yet")),
+        ("_start_error", NotConnectedError("not connected")),
         ("client.any_ready", lambda: False),
         ("client.link.ready_since", -inf),
         ("sender.producer_id.last_error", ClusterAuthorizationFailedError()),
